@@ -1,0 +1,1 @@
+"""Query text to plan, Verilog, golden result and comparison."""

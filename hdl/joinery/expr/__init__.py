@@ -1,0 +1,46 @@
+"""Expressions over tuples: an exact typed tree, and its lowering to pipelined logic."""
+
+from .lower import ExprPipeline, operator_levels
+from .tree import (
+    Abs,
+    Arith,
+    Bitwise,
+    Bool,
+    Column,
+    Compare,
+    Const,
+    Expr,
+    ExprError,
+    Logic,
+    Negate,
+    Not,
+    Number,
+    Text,
+    ValueType,
+    columns_of,
+    evaluate,
+    value_type,
+)
+
+__all__ = [
+    "Abs",
+    "Arith",
+    "Bitwise",
+    "Bool",
+    "Column",
+    "Compare",
+    "Const",
+    "Expr",
+    "ExprError",
+    "ExprPipeline",
+    "Logic",
+    "Negate",
+    "Not",
+    "Number",
+    "Text",
+    "ValueType",
+    "columns_of",
+    "evaluate",
+    "operator_levels",
+    "value_type",
+]

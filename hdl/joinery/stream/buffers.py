@@ -1,0 +1,170 @@
+"""Blocks that hold transfers: a register that cuts every path, and a queue of any depth."""
+
+from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ._check import require_positive
+
+__all__ = ["Buffer", "Queue"]
+
+
+class Buffer(wiring.Component):
+    """Cut both the forward and the backward paths of a stream with registers.
+
+    Latency: 1 cycle. Throughput: one transfer per cycle. Holds at most two transfers.
+
+    Every output, ``i.ready`` included, depends on registers alone.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+
+    Members
+    -------
+    i : In(stream.Signature(shape))
+    o : Out(stream.Signature(shape))
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, shape: ShapeLike) -> None:
+        self.shape = shape
+        super().__init__(
+            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))},
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+
+        # The spare register takes the one transfer that arrives while the output is found stalled;
+        # by the next cycle the source has been told.
+        spare = Signal(self.shape)
+        spare_full = Signal()
+
+        m.d.comb += self.i.ready.eq(~spare_full)
+        with m.If(~spare_full):
+            m.d.sync += spare.eq(self.i.payload)
+
+        with m.If(self.o.ready | ~self.o.valid):
+            m.d.sync += self.o.valid.eq(self.i.valid | spare_full)
+            m.d.sync += spare_full.eq(0)
+            with m.If(spare_full):
+                m.d.sync += self.o.payload.eq(spare)
+            with m.Else():
+                m.d.sync += self.o.payload.eq(self.i.payload)
+        with m.Elif(self.i.valid):
+            m.d.sync += spare_full.eq(1)
+
+        return m
+
+
+class Queue(wiring.Component):
+    """Hold up to ``depth`` transfers, first in, first out.
+
+    Latency: 1 cycle; 2 cycles in ``block`` style. Throughput: one transfer per cycle.
+
+    From depth 2 on, ``i.ready`` depends on registers alone and is high exactly while ``level`` is
+    below ``depth``, so ``depth - level`` is the room that a producer may count on. At depth 1 a
+    full queue takes a transfer in the cycle in which it gives one, which needs a combinational path
+    from ``o.ready`` to ``i.ready``.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+    depth : int
+        Transfers held at most; any number, not only powers of two.
+    style : str
+        ``distributed`` keeps rows in memory with asynchronous read (registers at depth 1),
+        ``block`` in memory with synchronous read, which maps to block RAM. ``auto`` chooses
+        ``block`` above ``BLOCK_DEPTH`` rows.
+
+    Members
+    -------
+    i : In(stream.Signature(shape))
+    o : Out(stream.Signature(shape))
+    level : Out(range(depth + 1))
+        Transfers held now.
+    """
+
+    BLOCK_DEPTH = 64
+    """Deepest queue that ``auto`` builds without block RAM: what one LUT of six inputs stores."""
+
+    STYLES = ("auto", "distributed", "block")
+
+    i: stream.Interface
+    o: stream.Interface
+    level: Signal
+
+    def __init__(self, shape: ShapeLike, *, depth: int, style: str = "auto") -> None:
+        require_positive("Queue depth", depth)
+        if style not in self.STYLES:
+            raise ValueError(f"Queue style must be auto, distributed or block, not {style!r}")
+        if style == "auto":
+            style = "block" if depth > self.BLOCK_DEPTH else "distributed"
+        if style == "block" and depth == 1:
+            raise ValueError("Queue of depth 1 is a register and has no block style")
+        self.shape = shape
+        self.depth = depth
+        self.style = style
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)),
+                "o": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+
+        push = Signal()
+        pop = Signal()
+        m.d.comb += push.eq(self.i.valid & self.i.ready)
+        m.d.comb += pop.eq(self.o.valid & self.o.ready)
+        m.d.sync += self.level.eq(self.level + push - pop)
+
+        if self.depth == 1:
+            m.d.comb += self.i.ready.eq(~self.level | self.o.ready)
+            m.d.comb += self.o.valid.eq(self.level)
+            with m.If(push):
+                m.d.sync += self.o.payload.eq(self.i.payload)
+            return m
+
+        rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[])
+        m.submodules.rows = rows
+        write = rows.write_port()
+        read = rows.read_port(domain="sync" if self.style == "block" else "comb")
+        fetch = Signal()
+
+        def after(row: Value) -> Value:
+            return Mux(row == self.depth - 1, 0, row + 1)
+
+        with m.If(push):
+            m.d.sync += write.addr.eq(after(write.addr))
+        with m.If(fetch):
+            m.d.sync += read.addr.eq(after(read.addr))
+
+        m.d.comb += self.i.ready.eq(self.level != self.depth)
+        m.d.comb += write.en.eq(push)
+        m.d.comb += write.data.eq(self.i.payload)
+        m.d.comb += self.o.payload.eq(read.data)
+
+        if self.style == "block":
+            # The memory's own output register presents the oldest transfer; the next is fetched
+            # into it as that one leaves. A row counts as held until it has left.
+            more = Signal()
+            m.d.comb += more.eq(self.level > self.o.valid)
+            m.d.comb += fetch.eq(more & (self.o.ready | ~self.o.valid))
+            m.d.comb += read.en.eq(fetch)
+            with m.If(self.o.ready | ~self.o.valid):
+                m.d.sync += self.o.valid.eq(more)
+        else:
+            m.d.comb += fetch.eq(pop)
+            m.d.comb += self.o.valid.eq(self.level != 0)
+
+        return m

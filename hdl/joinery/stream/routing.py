@@ -1,0 +1,289 @@
+"""Blocks with several streams on one side: copying, choosing, merging."""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Module, ShapeLike, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ._check import require_positive
+from .buffers import Queue
+
+__all__ = ["Arbiter", "Fork", "MergeTree", "Merger"]
+
+
+class Fork(wiring.Component):
+    """Deliver every transfer to each of the outputs, exactly once.
+
+    Latency: 0 cycles. Throughput: one transfer per cycle while all outputs are ready.
+
+    Outputs may take a transfer in different cycles; the input is taken with the last of them.
+    ``i.ready`` depends on every ``o[k].ready``; no ``o[k].valid`` depends on any ``ready``.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+    outputs : int
+        Number of copies.
+
+    Members
+    -------
+    i : In(stream.Signature(shape))
+    o : Out(stream.Signature(shape)).array(outputs)
+    """
+
+    i: stream.Interface
+    o: Sequence[stream.Interface]
+
+    def __init__(self, shape: ShapeLike, *, outputs: int) -> None:
+        require_positive("Fork outputs", outputs)
+        self.outputs = outputs
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)),
+                "o": Out(stream.Signature(shape)).array(outputs),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+
+        served = Signal(self.outputs)
+        taken = Cat(served[k] | self.o[k].ready for k in range(self.outputs))
+
+        m.d.comb += self.i.ready.eq(taken.all())
+        for k in range(self.outputs):
+            m.d.comb += self.o[k].payload.eq(self.i.payload)
+            m.d.comb += self.o[k].valid.eq(self.i.valid & ~served[k])
+
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += served.eq(0)
+        with m.Elif(self.i.valid):
+            m.d.sync += served.eq(taken)
+
+        return m
+
+
+class Arbiter(wiring.Component):
+    """Pass on the transfers of several inputs, one at a time, in turn.
+
+    Latency: 0 cycles. Throughput: one transfer per cycle, from one input or from many.
+
+    Round robin: a waiting input sees at most ``inputs - 1`` transfers of others go first. The
+    choice stands until its transfer. ``o.valid`` and the payload depend on the inputs and on
+    registers; ``i[k].ready`` depends on them and on ``o.ready``.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+    inputs : int
+        Number of inputs.
+
+    Members
+    -------
+    i : In(stream.Signature(shape)).array(inputs)
+    o : Out(stream.Signature(shape))
+    """
+
+    i: Sequence[stream.Interface]
+    o: stream.Interface
+
+    def __init__(self, shape: ShapeLike, *, inputs: int) -> None:
+        require_positive("Arbiter inputs", inputs)
+        self.inputs = inputs
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)).array(inputs),
+                "o": Out(stream.Signature(shape)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+
+        # One bit per input: who asks, who may go before the turn wraps, who goes.
+        requests = Signal(self.inputs)
+        later = Signal(self.inputs)
+        first = Signal(self.inputs)
+        grant = Signal(self.inputs)
+        holder = Signal(self.inputs)
+        held = Signal()
+
+        m.d.comb += requests.eq(Cat(i.valid for i in self.i))
+        with m.If((requests & later).any()):
+            m.d.comb += first.eq(requests & later)
+        with m.Else():
+            m.d.comb += first.eq(requests)
+        with m.If(held):
+            m.d.comb += grant.eq(holder)
+        with m.Else():
+            m.d.comb += grant.eq(first & -first)
+
+        with m.If(self.o.valid):
+            m.d.sync += later.eq(~(grant ^ (grant - 1)))
+        m.d.sync += holder.eq(grant)
+        m.d.sync += held.eq(self.o.valid & ~self.o.ready)
+
+        chosen = (
+            Value.cast(i.payload).as_unsigned() & grant[k].replicate(len(Value.cast(i.payload)))
+            for k, i in enumerate(self.i)
+        )
+        m.d.comb += self.o.valid.eq(requests.any())
+        m.d.comb += Value.cast(self.o.payload).eq(reduce(or_, chosen))
+        for k, i in enumerate(self.i):
+            m.d.comb += i.ready.eq(grant[k] & self.o.ready)
+
+        return m
+
+
+class Merger(wiring.Component):
+    """Merge several streams into one: an ``Arbiter`` and a ``Queue`` behind it.
+
+    Latency: 1 cycle (2 where the queue is in block RAM). Throughput: one transfer per cycle, from
+    one input or from many. ``o.valid`` and the payload depend on registers alone.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+    inputs : int
+        Number of inputs.
+    depth : int
+        Depth of the queue. At depth 1, ``o.ready`` reaches ``i[k].ready`` in the same cycle.
+
+    Members
+    -------
+    i : In(stream.Signature(shape)).array(inputs)
+    o : Out(stream.Signature(shape))
+    level : Out(range(depth + 1))
+        Transfers held now.
+    """
+
+    i: Sequence[stream.Interface]
+    o: stream.Interface
+    level: Signal
+
+    def __init__(self, shape: ShapeLike, *, inputs: int, depth: int = 2) -> None:
+        require_positive("Merger inputs", inputs)
+        require_positive("Merger depth", depth)
+        self.shape = shape
+        self.inputs = inputs
+        self.depth = depth
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)).array(inputs),
+                "o": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.arbiter = arbiter = Arbiter(self.shape, inputs=self.inputs)
+        m.submodules.queue = queue = Queue(self.shape, depth=self.depth)
+        for k in range(self.inputs):
+            wiring.connect(m, wiring.flipped(self.i[k]), arbiter.i[k])
+        wiring.connect(m, arbiter.o, queue.i)
+        wiring.connect(m, queue.o, wiring.flipped(self.o))
+        m.d.comb += self.level.eq(queue.level)
+        return m
+
+
+class MergeTree(wiring.Component):
+    """Merge any number of streams into one through a tree of ``Merger``.
+
+    Latency: at most 1 cycle per level (2 for a level whose queues are in block RAM).
+    Throughput: one transfer per cycle, from one leaf or from many.
+
+    The inputs of a level are shared out evenly, in order, over as few mergers as ``fan_in`` allows.
+    A merger that would have one input is left out, so some leaves may have fewer levels to pass;
+    a tree of one leaf is one queue. Transfers of one leaf keep their order; those of different
+    leaves may overtake each other.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Shape of the payload.
+    inputs : int
+        Number of leaves.
+    fan_in : int
+        Most inputs that a merger has; at least 2.
+    depth : int or sequence of int
+        Depth of the mergers' queues, for all levels or one for each, the leaves' level first.
+
+    Members
+    -------
+    i : In(stream.Signature(shape)).array(inputs)
+    o : Out(stream.Signature(shape))
+    """
+
+    i: Sequence[stream.Interface]
+    o: stream.Interface
+
+    def __init__(
+        self,
+        shape: ShapeLike,
+        *,
+        inputs: int,
+        fan_in: int = 2,
+        depth: int | Sequence[int] = 2,
+    ) -> None:
+        require_positive("MergeTree inputs", inputs)
+        if not isinstance(fan_in, int) or isinstance(fan_in, bool) or fan_in < 2:
+            raise ValueError(f"MergeTree fan-in must be an integer of at least 2, not {fan_in!r}")
+        self.shape = shape
+        self.inputs = inputs
+        self.fan_in = fan_in
+        self.levels = sum(1 for _ in self.groups())
+        if isinstance(depth, Sequence) and not isinstance(depth, str):
+            if len(depth) != self.levels:
+                raise ValueError(
+                    f"MergeTree of {inputs} inputs with fan-in {fan_in} takes {self.levels} "
+                    f"depths, one per level, not {len(depth)}"
+                )
+            self.depths = tuple(depth)
+        else:
+            self.depths = (depth,) * self.levels
+        for each in self.depths:
+            require_positive("MergeTree depth", each)
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)).array(inputs),
+                "o": Out(stream.Signature(shape)),
+            }
+        )
+
+    def groups(self) -> Iterator[list[range]]:
+        """For each level, leaves first, say which of its inputs each merger takes."""
+        count = self.inputs
+        while True:
+            mergers = -(-count // self.fan_in)
+            bounds = [count * k // mergers for k in range(mergers + 1)]
+            yield [range(*pair) for pair in pairwise(bounds)]
+            if mergers == 1:
+                return
+            count = mergers
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        streams: list[Any] = [wiring.flipped(i) for i in self.i]
+        for level, (groups, depth) in enumerate(zip(self.groups(), self.depths, strict=True)):
+            merged = []
+            for k, group in enumerate(groups):
+                if len(group) == 1 and len(groups) > 1:
+                    merged.append(streams[group[0]])
+                    continue
+                merger = Merger(self.shape, inputs=len(group), depth=depth)
+                m.submodules[f"level_{level}_merger_{k}"] = merger
+                for port, source in enumerate(group):
+                    wiring.connect(m, streams[source], merger.i[port])
+                merged.append(merger.o)
+            streams = merged
+        wiring.connect(m, streams[0], wiring.flipped(self.o))
+        return m

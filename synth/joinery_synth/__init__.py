@@ -1,0 +1,1 @@
+"""Synthesis flows, boards and proofs for generated designs."""

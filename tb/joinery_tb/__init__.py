@@ -1,0 +1,1 @@
+"""Benches, replay and simulator builds for generated designs."""
