@@ -36,7 +36,7 @@ __all__ = ["MODES", "ProofError", "ProofResult", "prove"]
 MODES = ("reach", "bmc", "induction")
 
 PREPARE = "read_rtlil design.il; hierarchy -top top; proc; flatten; opt_clean; memory_collect"
-TO_SMT = "memory_nordff; chformal -lower; opt_clean; check -assert; write_smt2 -wires design.smt2"
+TO_SMT = "memory_nordff; opt_clean; chformal -lower; dffunmap; opt_clean; check -assert; write_smt2 -wires design.smt2"
 TO_AIG = (
     "memory_map; opt; chformal -lower; formalff -clk2ff; techmap; opt_clean; dffunmap; aigmap; "
     "write_aiger -ascii -zinit design.aag"
@@ -165,8 +165,9 @@ class _Graph:
         header = next(lines).split()
         if header[0] != "aag":
             raise ProofError(f"Not an ASCII AIGER file: {header[0]!r}")
-        sizes = [int(size) for size in header[1:]]
-        _, inputs, latches, outputs, ands, bad, constraints = sizes + [0] * (7 - len(sizes))
+        # Trailing fields may be missing; the last two, for liveness, are not used here.
+        sizes = [int(size) for size in header[1:]] + [0] * 7
+        _, inputs, latches, outputs, ands, bad, constraints = sizes[:7]
 
         def rows(count: int) -> list[tuple[int, ...]]:
             return [tuple(int(word) for word in next(lines).split()) for _ in range(count)]

@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
 
 def streams_of(dut: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the input and the output streams of ``dut`` by name: ``i``, or ``i[0]`` in an array."""
+    """Return the input and the output streams of ``dut`` by name, such as ``i`` or ``i[0]``."""
     inputs, outputs = {}, {}
     for name, member in dut.signature.members.items():
         if member.is_signature and isinstance(member.signature, stream.Signature):
@@ -54,8 +54,8 @@ def run_stream(
 ) -> Run:
     """Send ``inputs`` into ``dut`` and return all that comes out.
 
-    The run ends when nothing has been transferred for ``idle`` cycles in which no side paused of
-    its own will; if something is then left to send, the component is stuck and ``AssertionError``
+    The run ends when nothing has been transferred for ``idle`` cycles in which no pause kept
+    anything back; if something is then left to send, the component is stuck and ``AssertionError``
     is raised.
 
     Parameters
@@ -80,35 +80,34 @@ def run_stream(
     stalls_in = {name: _pauses(stall_in, name, random_source) for name in sources}
     stalls_out = {name: _pauses(stall_out, name, random_source) for name in sinks}
     left = {name: list(reversed(inputs[name])) for name in sources}
-    offered: dict[str, Any] = {}
+    standing: set[str] = set()  # inputs with an offer made and not yet taken
+    offered: dict[str, Any] = {}  # outputs that wait to be taken, and what they show
     outputs: dict[str, list[Any]] = {name: [] for name in sinks}
     transfers: list[int] = []
 
     async def bench(ctx: Any) -> None:
         quiet = 0
         for cycle in itertools.count():
-            paused = False
+            held_back = False
             for name, source in sources.items():
                 pause = next(stalls_in[name])
-                # An offer, once made, stands until it is taken.
-                offer = bool(left[name]) and (ctx.get(source.valid) == 1 or not pause)
-                paused |= pause
-                ctx.set(source.valid, offer)
-                if offer:
+                if left[name] and not pause:
+                    standing.add(name)
+                held_back |= bool(left[name]) and name not in standing
+                ctx.set(source.valid, name in standing)
+                if name in standing:
                     ctx.set(source.payload, left[name][-1])
             for name, sink in sinks.items():
-                pause = next(stalls_out[name])
-                paused |= pause
-                ctx.set(sink.ready, not pause)
+                ctx.set(sink.ready, not next(stalls_out[name]))
             if watch is not None:
                 watch(ctx)
 
             # All sides are set; what they see of each other now is what the clock edge sees.
             moved = False
             for name, source in sources.items():
-                if ctx.get(source.valid) and ctx.get(source.ready):
+                if name in standing and ctx.get(source.ready):
                     left[name].pop()
-                    ctx_taken.add(name)
+                    standing.remove(name)
                     moved = True
             for name, sink in sinks.items():
                 payload = _plain(ctx.get(sink.payload)) if ctx.get(sink.valid) else None
@@ -121,17 +120,14 @@ def run_stream(
                     moved = True
                 elif payload is not None:
                     offered[name] = payload
+                    held_back = True
             if moved:
                 transfers.append(cycle)
-            quiet = 0 if moved else quiet + (not paused)
+            quiet = 0 if moved or held_back else quiet + 1
             if quiet > idle:
                 break
             await ctx.tick()
-            for name in ctx_taken:
-                ctx.set(sources[name].valid, 0)
-            ctx_taken.clear()
 
-    ctx_taken: set[str] = set()
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
@@ -146,6 +142,8 @@ def _pauses(
 ) -> Iterator[bool]:
     if isinstance(stall, Mapping):
         stall = stall.get(name, 0.0)
+    if all(stall) if isinstance(stall, Sequence) else stall >= 1:
+        raise ValueError(f"Stall of {name} never ends: {stall!r}")
     if isinstance(stall, Sequence):
         return itertools.cycle(bool(pause) for pause in stall)
     if stall == 0:

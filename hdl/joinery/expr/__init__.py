@@ -1,6 +1,6 @@
 """Expressions over tuples: an exact typed tree, and its lowering to pipelined logic."""
 
-from .lower import ExprPipeline, operator_levels
+from .lower import ExprPipeline, operator_levels, pipeline_latency
 from .tree import (
     Abs,
     Arith,
@@ -42,5 +42,6 @@ __all__ = [
     "columns_of",
     "evaluate",
     "operator_levels",
+    "pipeline_latency",
     "value_type",
 ]

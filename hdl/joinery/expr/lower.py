@@ -22,7 +22,7 @@ from .tree import (
     columns_of,
 )
 
-__all__ = ["ExprPipeline", "operator_levels"]
+__all__ = ["ExprPipeline", "operator_levels", "pipeline_latency"]
 
 
 def _own_levels(expr: Expr) -> int:
@@ -42,6 +42,13 @@ def operator_levels(expr: Expr) -> int:
     """Return the longest chain of operators in ``expr``; wires, inverters and literals are free."""
     below = max((operator_levels(operand) for operand in expr.operands), default=0)
     return below + _own_levels(expr)
+
+
+def pipeline_latency(expr: Expr, ops_per_stage: int | None) -> int:
+    """Return the registers between the columns and the value of ``expr``."""
+    if ops_per_stage is None:
+        return 0
+    return max(1, -(-operator_levels(expr) // ops_per_stage))
 
 
 class ExprPipeline(wiring.Component):
@@ -95,15 +102,11 @@ class ExprPipeline(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from ``i`` to ``o``."""
-        if self.ops_per_stage is None:
-            return 0
-        return max(1, -(-operator_levels(self.expr) // self.ops_per_stage))
+        return pipeline_latency(self.expr, self.ops_per_stage)
 
     def _stage(self, expr: Expr) -> int:
         """The stage whose logic computes ``expr``."""
-        if self.ops_per_stage is None:
-            return 0
-        return max(0, -(-operator_levels(expr) // self.ops_per_stage) - 1)
+        return max(0, pipeline_latency(expr, self.ops_per_stage) - 1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -39,7 +39,7 @@ class Number:
     def __str__(self) -> str:
         if self.unit:
             return f"time in {self.unit}"
-        return f"number with {self.scale} decimals" if self.scale else "integer"
+        return f"number with {self.scale} decimals" if self.scale else "whole number"
 
     @property
     def bits(self) -> tuple[int, bool]:

@@ -240,7 +240,7 @@ class MergeTree(wiring.Component):
         self.shape = shape
         self.inputs = inputs
         self.fan_in = fan_in
-        self.levels = sum(1 for _ in self.groups())
+        self.levels = self.count_levels(inputs, fan_in)
         if isinstance(depth, Sequence) and not isinstance(depth, str):
             if len(depth) != self.levels:
                 raise ValueError(
@@ -258,6 +258,15 @@ class MergeTree(wiring.Component):
                 "o": Out(stream.Signature(shape)),
             }
         )
+
+    @staticmethod
+    def count_levels(inputs: int, fan_in: int) -> int:
+        """Return the levels of a tree: those of mergers that a transfer passes at most."""
+        levels = 1
+        while inputs > fan_in:
+            inputs = -(-inputs // fan_in)
+            levels += 1
+        return levels
 
     def groups(self) -> Iterator[list[range]]:
         """For each level, leaves first, say which of its inputs each merger takes."""

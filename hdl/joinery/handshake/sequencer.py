@@ -1,0 +1,183 @@
+"""The one place where the chain of cores is told what to do, and when a tuple may come in."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..join import JoinPair
+from .core import command_signature
+from .segment import slot_layout
+
+__all__ = ["Sequencer"]
+
+
+class Sequencer(wiring.Component):
+    """Turn transfers into steps of the chain; drain it at the end.
+
+    A step shifts a window, or both, and scans the other. It takes ``left_cycles`` for a left
+    tuple, ``right_cycles`` for a right one, the larger of the two for both, and the next one
+    follows without a gap. Between the cycle in which a step is decided and its first command lie
+    two registers (one for a shift of the left window), so the cores' inputs come from registers alone.
+
+    Parameters
+    ----------
+    pair : JoinPair
+    left_cycles, right_cycles : int
+        Cycles to compare a left (right) tuple with the right (left) rows of a core.
+    drain_steps : int
+        Steps without tuples after which all rows that must meet have met.
+    quiet_cycles : int
+        If nothing has left the chain for so long after the last step, nothing is in it.
+
+    Members
+    -------
+    i : In(stream.Signature(pair.transfer))
+    command : Out(command_signature)
+    left, right : Out(slots)
+        The rows that enter the chain.
+    room : In(1)
+        Steps go on only while this is high.
+    leaving : In(1)
+        A match is at the chain's output.
+    o_end : Out(stream.Signature(0))
+        The end, after everything has left.
+    stalled : Out(1)
+    """
+
+    NOTICE = 2
+    """Scans that still come, counted from the cycle after ``room`` went low: two registers' worth."""
+
+    def __init__(
+        self,
+        pair: JoinPair,
+        *,
+        left_cycles: int,
+        right_cycles: int,
+        drain_steps: int,
+        quiet_cycles: int,
+    ) -> None:
+        self.left_cycles = left_cycles
+        self.right_cycles = right_cycles
+        self.span = max(left_cycles, right_cycles)
+        self.drain_steps = drain_steps
+        self.quiet_cycles = quiet_cycles
+        super().__init__(
+            {
+                "i": In(stream.Signature(pair.transfer)),
+                "command": Out(command_signature(self.span)),
+                "left": Out(slot_layout(pair.left.layout)),
+                "right": Out(slot_layout(pair.right.layout)),
+                "room": In(1),
+                "leaving": In(1),
+                "o_end": Out(stream.Signature(0)),
+                "stalled": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        i = self.i.payload
+
+        begin = Signal()  # a step begins in this cycle
+        step_left, step_right = Signal(), Signal()  # what it shifts
+        held_left, held_right = Signal(), Signal()
+        busy = Signal()  # indices of the current step are left for later cycles
+        issue, last = Signal(), Signal()  # an index is decided now; it is the step's last
+        index, final = Signal(range(self.span)), Signal(range(self.span))
+        index_now, final_now = Signal.like(index), Signal.like(final)
+
+        with m.If(begin):
+            m.d.comb += final_now.eq(
+                Mux(
+                    step_left & step_right,
+                    self.span - 1,
+                    Mux(step_left, self.left_cycles - 1, self.right_cycles - 1),
+                )
+            )
+        with m.Else():
+            m.d.comb += [
+                step_left.eq(held_left),
+                step_right.eq(held_right),
+                index_now.eq(index),
+                final_now.eq(final),
+            ]
+        m.d.comb += [issue.eq(begin | (busy & self.room)), last.eq(index_now == final_now)]
+        with m.If(issue):
+            m.d.sync += [
+                index.eq(index_now + 1),
+                final.eq(final_now),
+                held_left.eq(step_left),
+                held_right.eq(step_right),
+                busy.eq(~last),
+            ]
+
+        accept = self.i.valid & self.i.ready
+        self._send(m, accept, begin & step_left, issue, step_left, step_right, last, index_now)
+
+        steps_left = Signal(range(self.drain_steps + 1))
+        quiet = Signal(range(self.quiet_cycles + 1))
+        m.d.sync += self.command.clear.eq(0)
+        with m.FSM():
+            with m.State("accept"):
+                m.d.comb += [
+                    self.i.ready.eq(self.room & ~busy),
+                    self.stalled.eq(~self.room & (busy | self.i.valid)),
+                ]
+                with m.If(accept & ~i.end):
+                    m.d.comb += begin.eq(i.has_left | i.has_right)
+                    with m.If(begin):
+                        m.d.comb += [step_left.eq(i.has_left), step_right.eq(i.has_right)]
+                with m.Elif(accept):
+                    m.d.sync += [steps_left.eq(self.drain_steps), quiet.eq(0)]
+                    m.next = "drain"
+            with m.State("drain"):
+                m.d.comb += self.stalled.eq(~self.room)
+                with m.If((steps_left != 0) & self.room & ~busy):
+                    m.d.comb += [begin.eq(1), step_left.eq(1), step_right.eq(1)]
+                    m.d.sync += steps_left.eq(steps_left - 1)
+                with m.Elif((steps_left == 0) & ~busy):
+                    m.next = "settle"
+            with m.State("settle"):
+                m.d.sync += quiet.eq(Mux(self.leaving, 0, quiet + 1))
+                with m.If(quiet == self.quiet_cycles):
+                    m.next = "end"
+            with m.State("end"):
+                m.d.comb += self.o_end.valid.eq(1)
+                with m.If(self.o_end.ready):
+                    m.d.sync += self.command.clear.eq(1)
+                    m.next = "accept"
+        return m
+
+    def _send(
+        self,
+        m: Module,
+        accept: Value,
+        shift_left: Value,
+        issue: Signal,
+        step_left: Signal,
+        step_right: Signal,
+        last: Signal,
+        index: Signal,
+    ) -> None:
+        """Register the commands. Scans, and all that concerns the right window, take one more
+        cycle than the shift of the left window: a scan sees the left row already in its place,
+        and the right row on its way in."""
+        i = self.i.payload
+        soon = self.command.signature.create(path=("soon",))
+        right_soon = Signal.like(self.right)
+        m.d.sync += [
+            self.command.shift_left.eq(shift_left),
+            self.left.valid.eq(accept & i.has_left & ~i.end),
+            self.left.row.eq(i.left),
+            soon.scan_left.eq(issue & step_left),
+            soon.scan_right.eq(issue & step_right),
+            soon.shift_right.eq(issue & step_right & last),
+            soon.index.eq(index),
+            self.command.scan_left.eq(soon.scan_left),
+            self.command.scan_right.eq(soon.scan_right),
+            self.command.shift_right.eq(soon.shift_right),
+            self.command.index.eq(soon.index),
+            self.right.eq(right_soon),
+        ]
+        with m.If(accept):  # and stays so until the next one; steps of the drain have none
+            m.d.sync += [right_soon.row.eq(i.right), right_soon.valid.eq(i.has_right & ~i.end)]

@@ -1,0 +1,119 @@
+"""What every join engine shares: the pair of streams, the predicate, and the interfaces.
+
+The input of a join is one stream of transfers. Each carries a left tuple, a right tuple, one of
+each (then the left one counts as first), or the end of the input; so the arrival order is part of
+the data, and the result does not depend on stalls.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amaranth.lib import data, stream, wiring
+
+from .expr import Bool, Expr, columns_of
+from .tuples import Schema
+
+__all__ = ["JoinEngine", "JoinPair"]
+
+
+@dataclass(frozen=True)
+class JoinPair:
+    """Two streams, what pairs are wanted, and which columns of a pair leave the join.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The sources' names, as the columns of ``predicate`` use them; left, then right.
+    left, right : Schema
+        The columns that tuples carry into the hardware.
+    predicate : Expr
+        A condition on a pair.
+    keep_left, keep_right : tuple of str
+        The columns of each side that a result carries.
+    """
+
+    names: tuple[str, str]
+    left: Schema
+    right: Schema
+    predicate: Expr
+    keep_left: tuple[str, ...]
+    keep_right: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.names[0] == self.names[1]:
+            raise ValueError(f"The two sides of a join need different names, not {self.names[0]!r}")
+        if not isinstance(self.predicate.type, Bool):
+            raise ValueError(f"A join predicate is a condition, not a {self.predicate.type}")
+        carried = {(self.names[0], name) for name in self.left.names}
+        carried |= {(self.names[1], name) for name in self.right.names}
+        wanted = columns_of(self.predicate)
+        wanted |= {(self.names[0], name) for name in self.keep_left}
+        wanted |= {(self.names[1], name) for name in self.keep_right}
+        for source, name in sorted(wanted - carried):
+            raise ValueError(f"The tuples carry no column {source}.{name}")
+
+    @property
+    def operands(self) -> data.StructLayout:
+        """A pair as the predicate sees it."""
+        return data.StructLayout({self.names[0]: self.left.layout, self.names[1]: self.right.layout})
+
+    @property
+    def transfer(self) -> data.StructLayout:
+        """One transfer of the input."""
+        return data.StructLayout(
+            {
+                "end": 1,
+                "has_left": 1,
+                "has_right": 1,
+                "left": self.left.layout,
+                "right": self.right.layout,
+            }
+        )
+
+    @property
+    def match(self) -> data.StructLayout:
+        """A pair that met, with the columns that leave."""
+        return data.StructLayout(
+            {
+                "left": self.left.select(set(self.keep_left)).layout,
+                "right": self.right.select(set(self.keep_right)).layout,
+            }
+        )
+
+    @property
+    def result(self) -> data.StructLayout:
+        """One transfer of the output: a match, or the end."""
+        return data.StructLayout({"end": 1, "match": self.match})
+
+
+class JoinEngine(wiring.Component):
+    """The interface of every join engine.
+
+    Members
+    -------
+    i : In(stream.Signature(pair.transfer))
+        ``end`` is a transfer of its own. After it the engine takes nothing until the end has left,
+        then it starts anew with empty windows.
+    o : Out(stream.Signature(pair.result))
+    stalled : Out(1)
+        High in a cycle in which the engine could work, but waits for room for results.
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+    pair: JoinPair
+
+    def __init__(self, pair: JoinPair) -> None:
+        self.pair = pair
+        super().__init__(
+            {
+                "i": wiring.In(stream.Signature(pair.transfer)),
+                "o": wiring.Out(stream.Signature(pair.result)),
+                "stalled": wiring.Out(1),
+            }
+        )
+
+
+def split_rows(rows: int, parts: int) -> Sequence[int]:
+    """Share ``rows`` out over ``parts``, as evenly as possible, the larger shares first."""
+    return [rows // parts + (k < rows % parts) for k in range(parts)]

@@ -1,0 +1,60 @@
+"""A generated design as the benches see it: ``top.v``, and ``top.json`` which explains it."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from joinery_gen.query import JoineryError
+
+__all__ = ["Design", "DesignError"]
+
+
+class DesignError(JoineryError):
+    """The design does what no design may do: a check that failed, not an input that is wrong."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """The folder that ``joinery gen`` wrote.
+
+    ``top`` is the content of ``top.json``, the only source of offsets, widths and addresses.
+    """
+
+    directory: Path
+
+    def __init__(self, directory: str | Path) -> None:
+        object.__setattr__(self, "directory", Path(directory))
+        for name in ("top.v", "top.json"):
+            if not (self.directory / name).is_file():
+                raise JoineryError(
+                    f"{self.directory} holds no {name}; write one with: "
+                    f"joinery gen QUERY -o {self.directory}"
+                )
+
+    @cached_property
+    def top(self) -> dict[str, Any]:
+        path = self.directory / "top.json"
+        try:
+            top = json.loads(path.read_text())
+        except ValueError as error:
+            raise JoineryError(f"{path} is not valid JSON: {error}") from None
+        assert isinstance(top, dict)
+        return top
+
+    @property
+    def verilog(self) -> Path:
+        return self.directory / "top.v"
+
+    def bytes_of(self, side: str) -> int:
+        """Bytes of ``tdata`` on the ``input`` or ``output`` side."""
+        return int(self.top[side]["bytes"])
+
+    def port_width(self, name: str) -> int:
+        return next(int(port["width"]) for port in self.top["ports"] if port["name"] == name)
+
+    @property
+    def registers(self) -> dict[str, int]:
+        """Address of every register by name."""
+        return {entry["name"]: int(entry["address"]) for entry in self.top["registers"]}

@@ -1,0 +1,323 @@
+"""Bulk simulation: a stimulus file through a compiled design into a results file.
+
+The harness (``replay_main.cpp`` in Verilator, ``replay_tb.v`` in Icarus) drives every cycle by
+itself; this process only starts it and reads what it prints.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import rich.console
+import rich.progress
+
+from joinery_gen.query import JoineryError
+
+from . import toolchain
+from .build import build_replay, last_lines, tool_versions
+from .design import Design, DesignError
+from .records import record_words
+from .stalls import Stall, stall_numbers
+from .words import decode, encode
+
+__all__ = ["PATIENCE", "ReplayReport", "SimReport", "replay", "simulate"]
+
+PATIENCE = 1_000_000
+"""Cycles without a transfer after which a design counts as stuck: far more than a scan of any
+window takes, and a few seconds of simulation."""
+
+FAULTS = {
+    "extra": "The design sent something after the end of its output",
+    "keep": "The design sent a transfer that is neither a whole result nor an end "
+    "(tkeep must be all ones, or all zeros with tlast)",
+    "register": "A register did not answer",
+    "unknown": "The design put unknown bits (x) on its interface",
+}
+"""What a design can do wrong, by the word that the harnesses print."""
+
+TROUBLES = {
+    "file": "The simulator could not open its files",
+    "option": "The simulator did not understand its options",
+    "write": "The results could not be written; is the disk full?",
+}
+"""What can go wrong around it."""
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What happened in one replay.
+
+    ``cycles`` runs from the first cycle in which input is offered to the one in which the end
+    leaves, both included. ``beats`` counts input transfers, the end too. A stall is a cycle in
+    which one side offers and the other does not take. ``registers`` holds every register after
+    the run, with the halves of 64-bit counters put together.
+    """
+
+    simulator: str
+    version: str
+    cycles: int
+    beats: int
+    results: int
+    stalls_in: int
+    stalls_out: int
+    seconds: float
+    registers: dict[str, int]
+
+    @property
+    def cycles_per_second(self) -> float:
+        return self.cycles / self.seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SimReport:
+    """A whole simulation: tuples in by source, rows out, and the replay between them."""
+
+    path: Path
+    tuples: dict[str, int]
+    rows: int
+    replay: ReplayReport
+
+    @property
+    def tuples_in(self) -> int:
+        return sum(self.tuples.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "tuples": self.tuples,
+            "tuples_in": self.tuples_in,
+            "rows": self.rows,
+            **self.replay.as_dict(),
+        }
+
+
+def replay(
+    design: Design | str | Path,
+    stimulus: str | Path,
+    results: str | Path,
+    *,
+    sim: str = "verilator",
+    stall_in: Stall = 0.0,
+    stall_out: Stall = 0.0,
+    seed: int = 1,
+    patience: int = PATIENCE,
+) -> ReplayReport:
+    """Run ``stimulus`` through ``design`` and write what comes out to ``results``.
+
+    ``stall_in`` keeps the input from offering, ``stall_out`` the output from being taken. The same
+    stalls and seed give the same cycles in both simulators. ``results`` appears when it is whole.
+    """
+    if not isinstance(design, Design):
+        design = Design(design)
+    total = _count_records(design, Path(stimulus))
+    binary = build_replay(design, sim)
+    with _scratch_beside(Path(results)) as folder:
+        addresses = folder / "registers"
+        addresses.write_text("".join(f"{a:x}\n" for a in design.registers.values()))
+        options = {
+            "stimulus": Path(stimulus).resolve(),
+            "results": folder / "results",
+            "registers": addresses,
+            "patience": patience,
+            "seed": seed & 0xFFFFFFFF,
+            **_stall_options("in", stall_in),
+            **_stall_options("out", stall_out),
+        }
+        command = [str(binary)] if sim == "verilator" else [toolchain.require("vvp"), str(binary)]
+        command += [f"+{name}={value}" for name, value in options.items()]
+        started = time.perf_counter()
+        with _progress(design.top["name"], total) as advance:
+            messages = run_harness(command, sim, advance)
+        seconds = time.perf_counter() - started
+        (folder / "results").replace(results)
+    return ReplayReport(
+        simulator=sim,
+        version=toolchain.version(sim),
+        cycles=messages.numbers["cycles"],
+        beats=messages.numbers["beats"],
+        results=messages.numbers["results"],
+        stalls_in=messages.numbers["stalls_in"],
+        stalls_out=messages.numbers["stalls_out"],
+        seconds=seconds,
+        registers=join_halves({n: messages.registers[a] for n, a in design.registers.items()}),
+    )
+
+
+def simulate(
+    directory: str | Path,
+    prepared: str | Path,
+    out: str | Path,
+    *,
+    sim: str = "verilator",
+    pair: bool = True,
+    stall_in: Stall = 0.0,
+    stall_out: Stall = 0.0,
+    seed: int = 1,
+    patience: int = PATIENCE,
+) -> SimReport:
+    """Run prepared tuples through the design in ``directory`` and write its rows to ``out``.
+
+    ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output.
+    Its ``joinery`` metadata names the query, the engine, the simulator and the cycles.
+    """
+    design = Design(directory)
+    toolchain.check_simulator(sim)
+    with _scratch_beside(Path(out)) as folder:
+        stimulus = encode(design.top, prepared, folder / "stimulus", pair=pair)
+        report = replay(
+            design,
+            stimulus.path,
+            folder / "results",
+            sim=sim,
+            stall_in=stall_in,
+            stall_out=stall_out,
+            seed=seed,
+            patience=patience,
+        )
+        table = decode(design.top, folder / "results")
+        result = SimReport(Path(out), stimulus.tuples, len(table), report)
+        pq.write_table(_with_metadata(table, design, result), folder / "out")
+        (folder / "out").replace(out)
+    return result
+
+
+def join_halves(registers: dict[str, int]) -> dict[str, int]:
+    """Put every ``name_lo`` and ``name_hi`` together as ``name``."""
+    joined: dict[str, int] = {}
+    for name, value in registers.items():
+        stem, _, half = name.rpartition("_")
+        if half == "lo" and f"{stem}_hi" in registers:
+            joined[stem] = registers[f"{stem}_hi"] << 32 | value
+        elif not (half == "hi" and f"{stem}_lo" in registers):
+            joined[name] = value
+    return joined
+
+
+def _with_metadata(table: pa.Table, design: Design, report: SimReport) -> pa.Table:
+    row = pa.array(range(len(table)), pa.int64())
+    facts = {
+        "query": design.top["query"]["hash"],
+        "engine": design.top["engine"],
+        "parameters": design.top["parameters"],
+        "versions": {**design.top["versions"], **tool_versions(report.replay.simulator)},
+        "simulation": report.as_dict(),
+    }
+    table = table.append_column("_row", row)
+    return table.replace_schema_metadata({"joinery": json.dumps(facts)})
+
+
+def _count_records(design: Design, stimulus: Path) -> int:
+    size = 4 * (1 + record_words(design.top["input"]))
+    if not stimulus.is_file():
+        raise JoineryError(f"There is no stimulus file {stimulus}")
+    count, rest = divmod(stimulus.stat().st_size, size)
+    if rest or not count:
+        raise JoineryError(
+            f"{stimulus} is not a stimulus for this design: its size is "
+            f"{stimulus.stat().st_size} bytes, and records have {size}"
+        )
+    return count
+
+
+def _stall_options(side: str, stall: Stall) -> dict[str, object]:
+    chance, mask, period = stall_numbers(stall)
+    return {f"chance_{side}": chance, f"mask_{side}": f"{mask:x}", f"period_{side}": period}
+
+
+@dataclass
+class Messages:
+    """What a harness reported: numbers by name, and registers by address."""
+
+    numbers: dict[str, int]
+    registers: dict[int, int]
+
+
+def run_harness(command: list[str], sim: str, advance: Callable[[int], None]) -> Messages:
+    """Run the harness to its end and return what it reported."""
+    messages = Messages({}, {})
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,  # vvp would wait for a person at a prompt
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=toolchain.environment(sim),
+        )
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    _read_message(line.split(), messages, advance)
+            status = process.wait()
+        finally:
+            # Whatever ends this process early, an interrupt too, ends the simulator with it.
+            process.kill()
+            process.wait()
+        if status or "cycles" not in messages.numbers:
+            errors.seek(0)
+            raise JoineryError(
+                f"{sim} stopped before the end of the run (exit status {status})\n"
+                f"{last_lines(errors.read())}".rstrip()
+            )
+    return messages
+
+
+def _read_message(words: list[str], messages: Messages, advance: Callable[[int], None]) -> None:
+    match words:
+        case ["progress", beats]:
+            advance(int(beats))
+        case ["register", address, value, _response]:
+            messages.registers[int(address)] = int(value)
+        case ["error", reason, *_]:
+            raise (
+                DesignError(FAULTS[reason]) if reason in FAULTS else JoineryError(TROUBLES[reason])
+            )
+        case ["stuck", cycles, beats, rows, ready, valid]:
+            raise DesignError(
+                f"The design is stuck: in cycle {cycles}, after {beats} input transfers and "
+                f"{rows} results, nothing has moved for too long (input ready: {ready}, "
+                f"output valid: {valid})"
+            )
+        case [name, value]:
+            messages.numbers[name] = int(value)
+
+
+@contextlib.contextmanager
+def _progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error when a person is looking at it."""
+    console = rich.console.Console(file=sys.stderr)
+    with rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn("transfers"),
+        rich.progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task(f"simulating {name}", total=total)
+        yield lambda beats: bar.update(task, completed=beats)
+
+
+@contextlib.contextmanager
+def _scratch_beside(path: Path) -> Iterator[Path]:
+    """A folder on the file system of ``path``, so that a finished file moves into place at once."""
+    parent = path.resolve().parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise JoineryError(f"{path} can't be written: {parent} is not a folder one can write to")
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".joinery-") as folder:
+        yield Path(folder)
