@@ -37,7 +37,8 @@ TRUTH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": Fa
 MOST_DIGITS = 1100
 WIDE = decimal.Context(prec=3 * MOST_DIGITS, traps=[decimal.InvalidOperation])
 
-FRACTION_DIGITS = 19  # digits after the point that the fast way follows; half of Arrow's 38
+FRACTION_DIGITS = 19  # digits after the point that the fast way follows
+FRACTION = pa.decimal128(37, FRACTION_DIGITS)  # Arrow's 38, less one that a difference may need
 EXACT_FLOAT = 1 << 53  # whole numbers below this are exact in a float
 
 
@@ -107,7 +108,7 @@ def exact_value(value: Any, column: ColumnType, *, may_round: bool = False) -> t
             if may_round:
                 rounded = _rounded(number, column.scale)
                 change, number = abs(WIDE.subtract(number, rounded)), rounded
-            raw = column.encode(_shortened(number))
+            raw = column.encode(_spelled(number))
         case StringType():
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise ValueError(f"{value!r} is not a string ({column.sql})")
@@ -128,7 +129,7 @@ def _number(value: Any, what: str) -> Decimal:
     else:
         text = value.strip() if isinstance(value, str) else ""
     if not NUMBER.fullmatch(text):
-        raise ValueError(f"{value!r} is not {what}")
+        raise ValueError(f"{_show(value)} is not {what}")
     number = Decimal(text)
     if max(len(text), abs(number.adjusted())) > MOST_DIGITS:
         raise ValueError(f"{text[:40]} is too large or too fine to be {what}")
@@ -139,7 +140,7 @@ def _whole(value: Any, column: ColumnType) -> int:
     what = f"a whole number ({column.sql})"
     number = _number(value, what)
     if number != number.to_integral_value(context=WIDE):
-        raise ValueError(f"{value!r} is not {what}")
+        raise ValueError(f"{_show(value)} is not {what}")
     return int(number)
 
 
@@ -148,9 +149,13 @@ def _rounded(number: Decimal, scale: int) -> Decimal:
     return number.quantize(step, rounding=decimal.ROUND_HALF_EVEN, context=WIDE)
 
 
-def _shortened(number: Decimal) -> Decimal:
-    """Drop zeros at the end of a number: 1.50 has one digit after the point."""
-    return number.normalize(WIDE) if number else Decimal(0)
+def _spelled(number: Decimal) -> str:
+    """Spell a number without exponent or zeros at the end: 1.50 has one digit after the point."""
+    return format(number.normalize(WIDE), "f")
+
+
+def _show(value: Any) -> str:
+    return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _truth(value: Any, column: BoolType) -> int:
@@ -185,7 +190,7 @@ def _exact_at(
     try:
         value = array[row].as_py()
     except ValueError:  # Python has no nanoseconds
-        text = str(array[row])
+        text = array.slice(row, 1).cast(pa.string())[0]
         raise ValueError(f"{text} is finer than the us that a TIMESTAMP counts at most") from None
     return exact_value(value, column, may_round=may_round)
 
@@ -276,11 +281,11 @@ def _fast_decimal(
         return _keep_match(texts, pattern + fraction).cast(arrow_type(column)), Rounding()
     if column.scale > FRACTION_DIGITS:
         return pa.nulls(len(array), arrow_type(column)), Rounding()
-    most = min(whole_digits, 38 - FRACTION_DIGITS - 1)  # one digit left for rounding up
+    most = min(whole_digits, FRACTION.precision - FRACTION_DIGITS - 1)  # one digit left for rounding up
     pattern = rf"-?[0-9]{{1,{max(most, 1)}}}(\.[0-9]{{1,{FRACTION_DIGITS}}})?"
-    exact = _keep_match(texts, pattern).cast(pa.decimal128(38, FRACTION_DIGITS))
+    exact = _keep_match(texts, pattern).cast(FRACTION)
     rounded = pc.round(exact, ndigits=column.scale, round_mode="half_to_even")
-    bound = pa.scalar(column.decode(column.high)).cast(pa.decimal128(38, FRACTION_DIGITS))
+    bound = pa.scalar(column.decode(column.high)).cast(FRACTION)
     fits = pc.less_equal(pc.abs(rounded), bound)
     rounded, exact = _keep(fits, rounded), _keep(fits, exact)
     return rounded.cast(arrow_type(column)), _rounding(exact, rounded)
