@@ -10,6 +10,7 @@ from amaranth.hdl import Cat, Module, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..units import place
 from ._check import require_positive
 from .buffers import Queue
 
@@ -289,7 +290,8 @@ class MergeTree(wiring.Component):
                     merged.append(streams[group[0]])
                     continue
                 merger = Merger(self.shape, inputs=len(group), depth=depth)
-                m.submodules[f"level_{level}_merger_{k}"] = merger
+                key = (self.shape, len(group), depth)
+                m.submodules[f"level_{level}_merger_{k}"] = place(merger, platform, *key)
                 for port, source in enumerate(group):
                     wiring.connect(m, streams[source], merger.i[port])
                 merged.append(merger.o)

@@ -1,0 +1,230 @@
+"""The AXI shell around an engine: AXI4-Stream in and out, AXI4-Lite registers.
+
+The end of a stream is a beat with ``tlast``; with ``tkeep`` all zero it carries no data, which is
+how the shell sends it, so that a result without rows ends too. On the way in, ``tlast`` on a beat
+with data is taken as the data and then the end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .join import JoinEngine
+from .stream import Buffer
+
+__all__ = ["COUNTERS", "JoinShell", "Register"]
+
+IDENTITY = int.from_bytes(b"JNRY", "big")
+
+COUNTERS = {
+    "cycles": "Cycles from the first beat of a stream until its end has left",
+    "accepted_left": "Left tuples taken in",
+    "accepted_right": "Right tuples taken in",
+    "results": "Results sent",
+    "stall_input": "Cycles in which an input beat waited",
+    "stall_output": "Cycles in which an output beat waited",
+    "stall_engine": "Cycles in which the engine waited for room for results",
+}
+
+
+@dataclass(frozen=True)
+class Register:
+    """One 32-bit register as a host sees it."""
+
+    name: str
+    address: int
+    access: str
+    description: str
+    reset: int
+
+
+def register_map(parameters: Sequence[tuple[str, int]], version: int, query_hash: int) -> list[Register]:
+    """Lay the registers out: who this is, how it was built, what it has counted."""
+    rows = [
+        ("identity", "ro", "The letters JNRY", IDENTITY),
+        ("version", "ro", "Joinery's version, a byte each for major, minor and patch", version),
+        ("query_hash_lo", "ro", "Low half of the query's hash", query_hash & 0xFFFFFFFF),
+        ("query_hash_hi", "ro", "High half of the query's hash", query_hash >> 32),
+        ("control", "rw", "Write 1 to set all counters to zero; reads as 0", 0),
+    ]
+    rows += [(name, "ro", f"Parameter {name}", value) for name, value in parameters]
+    for name, description in COUNTERS.items():
+        rows.append((f"{name}_lo", "ro", f"{description}; reading holds the high half", 0))
+        rows.append((f"{name}_hi", "ro", f"High half, as it was when {name}_lo was read", 0))
+    return [Register(name, 4 * k, *rest) for k, (name, *rest) in enumerate(rows)]
+
+
+class AxiLiteRegisters(wiring.Component):
+    """Registers behind AXI4-Lite, one access at a time.
+
+    A write to a read-only register and any access outside the map answer SLVERR.
+    """
+
+    def __init__(self, registers: Sequence[Register], counters: Sequence[str]) -> None:
+        self.registers = registers
+        self.counters = tuple(counters)
+        self.address_width = max(4, (4 * len(registers) - 1).bit_length())
+        super().__init__(
+            {
+                **{f"count_{name}": In(1) for name in counters},
+                "awaddr": In(self.address_width), "awprot": In(3), "awvalid": In(1),
+                "awready": Out(1), "wdata": In(32), "wstrb": In(4), "wvalid": In(1),
+                "wready": Out(1), "bresp": Out(2), "bvalid": Out(1), "bready": In(1),
+                "araddr": In(self.address_width), "arprot": In(3), "arvalid": In(1),
+                "arready": Out(1), "rdata": Out(32), "rresp": Out(2), "rvalid": Out(1),
+                "rready": In(1),
+            }  # fmt: skip
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        zero, high = Signal(), Signal(32)
+        counts = {name: Signal(64, name=name) for name in self.counters}
+        for name, count in counts.items():
+            with m.If(zero):
+                m.d.sync += count.eq(0)
+            with m.Elif(getattr(self, f"count_{name}")):
+                m.d.sync += count.eq(count + 1)
+
+        m.d.comb += [
+            self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid),
+            self.wready.eq(self.awready),
+            self.arready.eq(~self.rvalid),
+        ]
+        with m.If(self.bready):
+            m.d.sync += self.bvalid.eq(0)
+        with m.If(self.awready):
+            m.d.sync += [self.bvalid.eq(1), self.bresp.eq(0b10)]
+            with m.Switch(self.awaddr[2:]):
+                for register in self.registers:
+                    if register.access == "rw":
+                        with m.Case(register.address // 4):
+                            m.d.comb += zero.eq(self.wdata[0] & self.wstrb[0])
+                            m.d.sync += self.bresp.eq(0)
+
+        with m.If(self.rready):
+            m.d.sync += self.rvalid.eq(0)
+        with m.If(self.arvalid & self.arready):
+            m.d.sync += [self.rvalid.eq(1), self.rresp.eq(0b10), self.rdata.eq(0)]
+            with m.Switch(self.araddr[2:]):
+                for register in self.registers:
+                    stem, _, half = register.name.rpartition("_")
+                    with m.Case(register.address // 4):
+                        m.d.sync += [self.rresp.eq(0), self.rdata.eq(register.reset)]
+                        if stem in counts and half == "lo":
+                            m.d.sync += [
+                                self.rdata.eq(counts[stem][:32]),
+                                high.eq(counts[stem][32:]),
+                            ]
+                        elif stem in counts:
+                            m.d.sync += self.rdata.eq(high)
+        return m
+
+
+class JoinShell(wiring.Component):
+    """A join engine as an AXI core.
+
+    Throughput: that of the engine; the shell adds one cycle at each end.
+
+    Members
+    -------
+    s_axis_*, m_axis_* : AXI4-Stream
+        Beats of whole bytes; ``input_layout`` and ``output_layout`` say where the columns are.
+    s_axil_* : AXI4-Lite
+    """
+
+    def __init__(self, engine: JoinEngine, registers: Sequence[Register]) -> None:
+        self.engine = engine
+        self.registers = registers
+        pair = engine.pair
+        self.input_layout = data.StructLayout(
+            {"has_left": 1, "has_right": 1, "left": pair.left.layout, "right": pair.right.layout}
+        )
+        self.output_layout = pair.match
+        self.input_bytes = -(-self.input_layout.size // 8)
+        self.output_bytes = max(1, -(-self.output_layout.size // 8))
+        self.bank = AxiLiteRegisters(registers, tuple(COUNTERS))
+        lite = {
+            f"s_axil_{name}": member
+            for name, member in self.bank.signature.members.items()
+            if not name.startswith("count_")
+        }
+        super().__init__(
+            {
+                "s_axis_tdata": In(8 * self.input_bytes), "s_axis_tkeep": In(self.input_bytes),
+                "s_axis_tlast": In(1), "s_axis_tvalid": In(1), "s_axis_tready": Out(1),
+                "m_axis_tdata": Out(8 * self.output_bytes), "m_axis_tkeep": Out(self.output_bytes),
+                "m_axis_tlast": Out(1), "m_axis_tvalid": Out(1), "m_axis_tready": In(1),
+                **lite,
+            }  # fmt: skip
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        engine, bank = self.engine, self.bank
+        m.submodules.engine = engine
+        m.submodules.registers = bank
+        beat = data.StructLayout({"data": self.input_layout, "last": 1, "empty": 1})
+        m.submodules.input = source = Buffer(beat)
+        m.submodules.output = sink = Buffer(engine.pair.result)
+
+        # In: a last beat with data is two transfers, the data and then the end.
+        taken = Signal()  # the data of the beat in front has been taken, its end has not
+        here, ends = source.o.payload, Signal()
+        m.d.comb += [
+            source.i.valid.eq(self.s_axis_tvalid),
+            source.i.payload.data.eq(self.s_axis_tdata[: self.input_layout.size]),
+            source.i.payload.last.eq(self.s_axis_tlast),
+            source.i.payload.empty.eq(~self.s_axis_tkeep.any()),
+            self.s_axis_tready.eq(source.i.ready),
+            ends.eq(here.last & (here.empty | taken)),
+            engine.i.valid.eq(source.o.valid),
+            engine.i.payload.end.eq(ends),
+            engine.i.payload.has_left.eq(here.data.has_left & ~here.empty),
+            engine.i.payload.has_right.eq(here.data.has_right & ~here.empty),
+            engine.i.payload.left.eq(here.data.left),
+            engine.i.payload.right.eq(here.data.right),
+            source.o.ready.eq(engine.i.ready & (ends | ~here.last)),
+        ]
+        with m.If(engine.i.valid & engine.i.ready):
+            m.d.sync += taken.eq(here.last & ~ends)
+
+        # Out: the end is a beat of its own, without data.
+        wiring.connect(m, engine.o, sink.i)
+        result = sink.o.payload
+        m.d.comb += [
+            self.m_axis_tvalid.eq(sink.o.valid),
+            self.m_axis_tdata.eq(Mux(result.end, 0, result.match.as_value())),
+            self.m_axis_tkeep.eq(Mux(result.end, 0, (1 << self.output_bytes) - 1)),
+            self.m_axis_tlast.eq(result.end),
+            sink.o.ready.eq(self.m_axis_tready),
+        ]
+        self._count(m)
+        for name in bank.signature.members:
+            if not name.startswith("count_"):
+                inside, outside = getattr(bank, name), getattr(self, f"s_axil_{name}")
+                into = bank.signature.members[name].flow is In
+                m.d.comb += inside.eq(outside) if into else outside.eq(inside)
+        return m
+
+    def _count(self, m: Module) -> None:
+        bank, engine = self.bank, self.engine
+        running = Signal()
+        entering = engine.i.valid & engine.i.ready & ~engine.i.payload.end
+        leaving: Value = self.m_axis_tvalid & self.m_axis_tready
+        with m.If(self.s_axis_tvalid):
+            m.d.sync += running.eq(1)
+        with m.Elif(leaving & self.m_axis_tlast):
+            m.d.sync += running.eq(0)
+        m.d.comb += [
+            bank.count_cycles.eq(running | self.s_axis_tvalid),
+            bank.count_accepted_left.eq(entering & engine.i.payload.has_left),
+            bank.count_accepted_right.eq(entering & engine.i.payload.has_right),
+            bank.count_results.eq(leaving & ~self.m_axis_tlast),
+            bank.count_stall_input.eq(self.s_axis_tvalid & ~self.s_axis_tready),
+            bank.count_stall_output.eq(self.m_axis_tvalid & ~self.m_axis_tready),
+            bank.count_stall_engine.eq(engine.stalled),
+        ]
