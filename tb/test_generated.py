@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from joinery_gen.engines import join_pair, plan
 from joinery_gen.generate import generate
 from joinery_gen.parse import parse
@@ -62,7 +63,9 @@ def test_generated_top_joins(engine, settings, sim, tmp_path):
         out = tmp_path / f"out_{keys}.parquet"
         simulate(design, prepared, out, sim=sim, stall_out=stall_out)
         table = pq.read_table(out, columns=["k", "v", "w"])
-        assert Counter(zip(*(table[name].to_pylist() for name in "kvw"), strict=True)) == expected(rows)
+        assert Counter(zip(*(table[name].to_pylist() for name in "kvw"), strict=True)) == expected(
+            rows
+        )
 
 
 def test_same_plan_same_bytes(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from joinery_gen.golden import run_golden
 from joinery_gen.golden.cluster import standalone_cluster, submit
@@ -46,7 +47,9 @@ def sorted_rows(out: Path) -> list[tuple[object, ...]]:
 
 
 def test_cluster_finds_the_same_rows(tmp_path: Path) -> None:
-    spark = start_spark("local[1]")
+    # Other tests of this process may have a session running; there can be only one.
+    running = SparkSession.getActiveSession()
+    spark = running or start_spark("local[1]")
     try:
         with standalone_cluster(workers=2) as master:
             for name, text in QUERIES.items():
@@ -61,7 +64,8 @@ def test_cluster_finds_the_same_rows(tmp_path: Path) -> None:
                 assert result.rows > 0
                 assert sorted_rows(there) == sorted_rows(here)
     finally:
-        spark.stop()
+        if running is None:
+            spark.stop()
 
 
 def test_a_failed_job_says_why(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from joinery.expr import Abs, Arith, Column, Compare, Const, Expr, Logic
 from joinery.handshake import HandshakeJoin
-from joinery.handshake.engine import core_of_left, core_of_right, drain_steps
-from joinery.join import JoinEngine, JoinPair, split_rows
-from joinery.nested_loop import NestedLoopJoin
+from joinery.join import JoinEngine, JoinPair
 from joinery.tuples import Field, IntType, Schema
 from joinery_tb.joins import arrivals_to_transfers, join_rows, transfer_payload
 from joinery_tb.simulate import STALLS, run_stream
@@ -25,7 +23,9 @@ EQUAL = Compare("=", column("r", "key"), column("s", "key"))
 BAND = Compare("<=", Abs(Arith("-", column("r", "key"), column("s", "key"))), Const.number(1))
 ALL = Compare("=", Const.number(1), Const.number(1))
 NONE = Compare("<", column("r", "key"), Const.number(0))
-MIXED = Logic("OR", (Logic("AND", (EQUAL, Compare("<>", column("r", "key"), Const.number(3)))), NONE))
+MIXED = Logic(
+    "OR", (Logic("AND", (EQUAL, Compare("<>", column("r", "key"), Const.number(3)))), NONE)
+)
 
 
 def pair_of(predicate: Expr) -> JoinPair:

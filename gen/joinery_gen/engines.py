@@ -54,7 +54,9 @@ class Engine:
 
 
 def _handshake_defaults(body: JoinQuery) -> dict[str, int | str]:
-    rows = min(source.window.rows for source in body.sources if isinstance(source.window, RowWindow))
+    rows = min(
+        source.window.rows for source in body.sources if isinstance(source.window, RowWindow)
+    )
     return {"cores": min(16, rows), "storage": "registers", "ops_per_stage": 2, "fan_in": 4}
 
 
@@ -91,7 +93,9 @@ def default_engine(query: Query) -> str:
     return "handshake" if isinstance(body.left.window, RowWindow) else "fjoin"
 
 
-def plan(query: Query, engine: str | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
+def plan(
+    query: Query, engine: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Plan:
     """Choose the engine and its parameters; ``settings`` overrides the defaults."""
     name = engine or default_engine(query)
     body = query.body
@@ -108,7 +112,9 @@ def plan(query: Query, engine: str | None = None, settings: Mapping[str, Any] | 
     parameters = ENGINES[name].defaults(body)
     for key, value in (settings or {}).items():
         if key not in parameters:
-            raise JoineryError(f"engine {name} has no parameter {key!r}; it has {', '.join(parameters)}")
+            raise JoineryError(
+                f"engine {name} has no parameter {key!r}; it has {', '.join(parameters)}"
+            )
         if isinstance(parameters[key], int) and not isinstance(value, int):
             raise JoineryError(f"engine {name}: {key} must be a whole number, not {value!r}")
         parameters[key] = value

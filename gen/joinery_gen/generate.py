@@ -6,9 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import joinery
 from amaranth.back import verilog
 from amaranth.lib import data
+
+import joinery
 from joinery.axi import JoinShell, Register, register_map
 from joinery.units import UnitLibrary
 
@@ -59,7 +60,9 @@ def _describe(plan: Plan, shell: JoinShell, registers: list[Register]) -> dict[s
     assert isinstance(body, JoinQuery)
     pair = shell.engine.pair
 
-    def fields(layout: data.StructLayout, base: int, schema: Any, **more: str) -> list[dict[str, Any]]:
+    def fields(
+        layout: data.StructLayout, base: int, schema: Any, **more: str
+    ) -> list[dict[str, Any]]:
         return [
             {
                 **more,

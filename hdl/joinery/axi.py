@@ -41,7 +41,9 @@ class Register:
     reset: int
 
 
-def register_map(parameters: Sequence[tuple[str, int]], version: int, query_hash: int) -> list[Register]:
+def register_map(
+    parameters: Sequence[tuple[str, int]], version: int, query_hash: int
+) -> list[Register]:
     """Lay the registers out: who this is, how it was built, what it has counted."""
     rows = [
         ("identity", "ro", "The letters JNRY", IDENTITY),
@@ -70,11 +72,24 @@ class AxiLiteRegisters(wiring.Component):
         super().__init__(
             {
                 **{f"count_{name}": In(1) for name in counters},
-                "awaddr": In(self.address_width), "awprot": In(3), "awvalid": In(1),
-                "awready": Out(1), "wdata": In(32), "wstrb": In(4), "wvalid": In(1),
-                "wready": Out(1), "bresp": Out(2), "bvalid": Out(1), "bready": In(1),
-                "araddr": In(self.address_width), "arprot": In(3), "arvalid": In(1),
-                "arready": Out(1), "rdata": Out(32), "rresp": Out(2), "rvalid": Out(1),
+                "awaddr": In(self.address_width),
+                "awprot": In(3),
+                "awvalid": In(1),
+                "awready": Out(1),
+                "wdata": In(32),
+                "wstrb": In(4),
+                "wvalid": In(1),
+                "wready": Out(1),
+                "bresp": Out(2),
+                "bvalid": Out(1),
+                "bready": In(1),
+                "araddr": In(self.address_width),
+                "arprot": In(3),
+                "arvalid": In(1),
+                "arready": Out(1),
+                "rdata": Out(32),
+                "rresp": Out(2),
+                "rvalid": Out(1),
                 "rready": In(1),
             }  # fmt: skip
         )
@@ -154,10 +169,16 @@ class JoinShell(wiring.Component):
         }
         super().__init__(
             {
-                "s_axis_tdata": In(8 * self.input_bytes), "s_axis_tkeep": In(self.input_bytes),
-                "s_axis_tlast": In(1), "s_axis_tvalid": In(1), "s_axis_tready": Out(1),
-                "m_axis_tdata": Out(8 * self.output_bytes), "m_axis_tkeep": Out(self.output_bytes),
-                "m_axis_tlast": Out(1), "m_axis_tvalid": Out(1), "m_axis_tready": In(1),
+                "s_axis_tdata": In(8 * self.input_bytes),
+                "s_axis_tkeep": In(self.input_bytes),
+                "s_axis_tlast": In(1),
+                "s_axis_tvalid": In(1),
+                "s_axis_tready": Out(1),
+                "m_axis_tdata": Out(8 * self.output_bytes),
+                "m_axis_tkeep": Out(self.output_bytes),
+                "m_axis_tlast": Out(1),
+                "m_axis_tvalid": Out(1),
+                "m_axis_tready": In(1),
                 **lite,
             }  # fmt: skip
         )

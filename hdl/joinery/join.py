@@ -55,7 +55,9 @@ class JoinPair:
     @property
     def operands(self) -> data.StructLayout:
         """A pair as the predicate sees it."""
-        return data.StructLayout({self.names[0]: self.left.layout, self.names[1]: self.right.layout})
+        return data.StructLayout(
+            {self.names[0]: self.left.layout, self.names[1]: self.right.layout}
+        )
 
     @property
     def transfer(self) -> data.StructLayout:

@@ -266,7 +266,7 @@ class TimestampType(ColumnType):
         if not isinstance(value, dt.datetime):
             return self._in_range(IntType(64).encode(value), value)
         if value.tzinfo is not None:
-            value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+            value = value.astimezone(dt.UTC).replace(tzinfo=None)
         since = value - EPOCH
         micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         raw, rest = divmod(micros * self.per_second, 1_000_000)

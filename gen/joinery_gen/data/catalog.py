@@ -245,9 +245,7 @@ AIRCRAFT = DataSet(
             "213 aircraft around Paris, every second, by time",
             frozenset({"altitude", "groundspeed", "track", "vertical_rate"}),
         ),
-        StreamInfo(
-            "swiss", 139_098, AIRCRAFT_COLUMNS, "842 aircraft, every 10 seconds, by time"
-        ),
+        StreamInfo("swiss", 139_098, AIRCRAFT_COLUMNS, "842 aircraft, every 10 seconds, by time"),
     ),
     builders.build_aircraft,
 )
@@ -326,9 +324,7 @@ WEATHER = DataSet(
                 time_hour=TimestampType("s"),
             ),
             "by hour (time_hour, UTC)",
-            frozenset(
-                {"temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "pressure"}
-            ),
+            frozenset({"temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "pressure"}),
         ),
     ),
     builders.build_weather,

@@ -239,7 +239,9 @@ def _packets(file: _WholeReads) -> Iterator[tuple[int, ...]]:
     reader = dpkt.pcap.UniversalReader(file)
     decode = LINKS.get(reader.datalink())
     if decode is None:
-        raise ValueError(f"link type {reader.datalink()} is not supported, only Ethernet and raw IP")
+        raise ValueError(
+            f"link type {reader.datalink()} is not supported, only Ethernet and raw IP"
+        )
     for time, frame in reader:
         if not frame:
             raise _Truncated

@@ -281,7 +281,9 @@ def _fast_decimal(
         return _keep_match(texts, pattern + fraction).cast(arrow_type(column)), Rounding()
     if column.scale > FRACTION_DIGITS:
         return pa.nulls(len(array), arrow_type(column)), Rounding()
-    most = min(whole_digits, FRACTION.precision - FRACTION_DIGITS - 1)  # one digit left for rounding up
+    most = min(
+        whole_digits, FRACTION.precision - FRACTION_DIGITS - 1
+    )  # one digit left for rounding up
     pattern = rf"-?[0-9]{{1,{max(most, 1)}}}(\.[0-9]{{1,{FRACTION_DIGITS}}})?"
     exact = _keep_match(texts, pattern).cast(FRACTION)
     rounded = pc.round(exact, ndigits=column.scale, round_mode="half_to_even")

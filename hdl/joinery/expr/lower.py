@@ -6,7 +6,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .tree import (
-    ARITH,
     Abs,
     Arith,
     Bitwise,
@@ -84,7 +83,9 @@ class ExprPipeline(wiring.Component):
         self, expr: Expr, operands: data.StructLayout, *, ops_per_stage: int | None = 2
     ) -> None:
         if ops_per_stage is not None and (
-            not isinstance(ops_per_stage, int) or isinstance(ops_per_stage, bool) or ops_per_stage < 1
+            not isinstance(ops_per_stage, int)
+            or isinstance(ops_per_stage, bool)
+            or ops_per_stage < 1
         ):
             raise ValueError(
                 f"Operators per stage must be a positive integer or None, not {ops_per_stage!r}"
@@ -95,9 +96,7 @@ class ExprPipeline(wiring.Component):
         self.expr = expr
         self.operands = operands
         self.ops_per_stage = ops_per_stage
-        super().__init__(
-            {"en": In(1, init=1), "i": In(operands), "o": Out(Shape(*expr.type.bits))}
-        )
+        super().__init__({"en": In(1, init=1), "i": In(operands), "o": Out(Shape(*expr.type.bits))})
 
     @property
     def latency(self) -> int:
@@ -160,14 +159,20 @@ def _logic(expr: Expr, values: list[Value]) -> Value:
     match expr:
         case Compare():
             f, g = align(expr.left, expr.right)
-            left, right = values[0] * f if f != 1 else values[0], values[1] * g if g != 1 else values[1]
+            left, right = (
+                values[0] * f if f != 1 else values[0],
+                values[1] * g if g != 1 else values[1],
+            )
             return {
                 "=": left == right, "<>": left != right, "<": left < right,
                 "<=": left <= right, ">": left > right, ">=": left >= right,
             }[expr.op]  # fmt: skip
         case Arith(op="+" | "-"):
             f, g = align(expr.left, expr.right)
-            left, right = values[0] * f if f != 1 else values[0], values[1] * g if g != 1 else values[1]
+            left, right = (
+                values[0] * f if f != 1 else values[0],
+                values[1] * g if g != 1 else values[1],
+            )
             return left + right if expr.op == "+" else left - right
         case Arith() | Bitwise():
             left, right = values

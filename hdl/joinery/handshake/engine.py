@@ -93,7 +93,9 @@ class HandshakeJoin(JoinEngine):
     ) -> None:
         for name, value in (("left", rows_left), ("right", rows_right)):
             if not isinstance(value, int) or value < 1:
-                raise ValueError(f"The {name} window must have a positive number of rows, not {value!r}")
+                raise ValueError(
+                    f"The {name} window must have a positive number of rows, not {value!r}"
+                )
         if not isinstance(cores, int) or not 1 <= cores <= min(rows_left, rows_right):
             raise ValueError(
                 f"Cores must be 1 to {min(rows_left, rows_right)}, the smaller window's rows, "
