@@ -40,9 +40,13 @@ def _read_text_table(file: Path | io.BytesIO, names: Sequence[str] | None = None
     )
 
 
-def _sorted(table: pa.Table, *keys: str) -> pa.Table:
+def _order_of(table: pa.Table, *keys: str) -> pa.Array:
     # Arrow's sort is stable: ties keep their order.
-    return table.take(pc.sort_indices(table, sort_keys=[(key, "ascending") for key in keys]))
+    return pc.sort_indices(table, sort_keys=[(key, "ascending") for key in keys])
+
+
+def _sorted(table: pa.Table, key: str) -> pa.Table:
+    return table.take(_order_of(table, key))
 
 
 def build_taxi(files: Sequence[Path]) -> Streams:
@@ -50,12 +54,13 @@ def build_taxi(files: Sequence[Path]) -> Streams:
     names = ["vehicle", "time", "longitude", "latitude", "open", "speed"]
     rows = _read_text_table(files[0], names)
     day_time = pc.binary_join_element_wise("1970-01-01", rows["time"], " ")
-    rows = _sorted(rows.set_column(1, "time", day_time), "vehicle", "time")
+    rows = rows.set_column(1, "time", day_time)
     taken = pc.equal(rows["open"], "1").to_numpy()
-    vehicle = rows["vehicle"].cast(pa.int64()).to_numpy()
-    order = taken.copy()
-    order[0] = False
-    order[1:] &= ~taken[:-1] & (vehicle[1:] == vehicle[:-1])
+    by_vehicle = _order_of(rows, "vehicle", "time").to_numpy()
+    vehicle, status = rows["vehicle"].to_numpy()[by_vehicle], taken[by_vehicle]
+    turned = status[1:] & ~status[:-1] & (vehicle[1:] == vehicle[:-1])
+    order = np.zeros(len(taken), dtype=bool)
+    order[by_vehicle[1:]] = turned
     return {
         "positions": _sorted(rows, "time"),
         "orders": _sorted(rows.filter(pa.array(order)), "time"),

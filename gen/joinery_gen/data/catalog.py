@@ -133,7 +133,7 @@ VEGA_DATASETS = Package(
     "vega-datasets-3.2.1.tgz",
     "6f72fda460a9863fae5fcb32f85bcd49e1761fdea6dc6cf9f4962472881cc5a3",
     17_630_305,
-    "BSD-3-Clause",
+    "BSD-3-Clause; for the data, terms not explicitly specified",
 )
 
 TAXI_COLUMNS = _schema(
@@ -157,7 +157,7 @@ TAXI = DataSet(
     (
         StreamInfo("positions", 544_999, TAXI_COLUMNS, "every position, by time"),
         StreamInfo("orders", 5_890, TAXI_COLUMNS, "where a taxi's open turns from 0 to 1"),
-        StreamInfo("taxis", 377_425, TAXI_COLUMNS, "free taxis: open = 0"),
+        StreamInfo("taxis", 315_813, TAXI_COLUMNS, "free taxis: open = 0"),
     ),
     builders.build_taxi,
 )
@@ -206,8 +206,8 @@ TICKS = DataSet(
     ),
     (
         StreamInfo("trades", 500_000, TICK_COLUMNS, "every trade"),
-        StreamInfo("up", 0, TICK_COLUMNS, "trades since the price last changed upwards"),
-        StreamInfo("down", 0, TICK_COLUMNS, "trades since the price last changed downwards"),
+        StreamInfo("up", 248_432, TICK_COLUMNS, "trades since the price last changed upwards"),
+        StreamInfo("down", 251_310, TICK_COLUMNS, "trades since the price last changed downwards"),
     ),
     builders.build_ticks,
 )
@@ -357,7 +357,7 @@ PACKETS_SET = DataSet(
 
 MANY_FLIGHTS = DataSet(
     "many_flights",
-    "three million flights of the United States in 2001",
+    "three million flights of the United States, January to June 2001",
     VEGA_DATASETS,
     (
         Inner(

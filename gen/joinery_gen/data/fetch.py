@@ -1,24 +1,25 @@
 """Fetch a set: download its package, check it, convert it to Parquet, keep it in the cache.
 
 The cache is ``joinery`` in the person's cache folder, or ``$JOINERY_CACHE``. A set is one folder
-with a Parquet file per stream and ``set.json``; it appears there whole or not at all.
+with a Parquet file per stream and ``set.json``; it appears there whole or not at all, and however
+a fetch ends, the next one starts clean.
 """
 
 import contextlib
-import difflib
 import fcntl
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from ..parse_text import did_you_mean
 from ..tables import arrow_schema
 from .catalog import SETS, DataSet, Package, StreamInfo
 from .readers import DataError
@@ -67,7 +69,7 @@ def list_sets() -> list[SetInfo]:
 
 
 def get_set(name: str, *, progress: Console | None = None) -> Path:
-    """Return the folder of a set in the cache, with ``<stream>.parquet`` files; fetch it if need be.
+    """Return the folder of a set in the cache, one Parquet file per stream; fetch it if need be.
 
     Sets of the same package come together. Any number of processes may ask at once.
     """
@@ -75,9 +77,15 @@ def get_set(name: str, *, progress: Console | None = None) -> Path:
     folder = set_folder(entry)
     if folder.exists():
         return folder
-    with _locked(entry.package):
-        if not folder.exists():  # another process may have been faster
-            _fetch(entry.package, progress or Console(quiet=True))
+    try:
+        with _locked(entry.package):
+            if not folder.exists():  # another process may have been faster
+                _fetch(entry.package, progress or Console(quiet=True))
+    except OSError as error:
+        raise DataError(
+            f"Cannot write to the cache {cache_folder()}: {error.strerror or error}; "
+            "set JOINERY_CACHE to a folder that can be written"
+        ) from error
     return folder
 
 
@@ -85,9 +93,10 @@ def find_set(name: str) -> DataSet:
     """Return the catalogue's entry, or raise an error that lists the sets."""
     if name in SETS:
         return SETS[name]
-    close = difflib.get_close_matches(name, SETS, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    raise DataError(f"There is no data set named {name}.{hint} The sets are: {', '.join(SETS)}")
+    raise DataError(
+        f"There is no data set named {name}{did_you_mean(name, SETS)}; "
+        f"the sets are: {', '.join(SETS)}"
+    )
 
 
 def cache_folder() -> Path:
@@ -103,15 +112,8 @@ def set_folder(entry: DataSet) -> Path:
 def _locked(package: Package) -> Iterator[None]:
     """Hold the lock of a package; it is released however the process ends."""
     folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / f"{package.name}.lock", "w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise DataError(
-            f"Cannot write to the cache {folder}: {error.strerror}; "
-            "set JOINERY_CACHE to a folder that can be written"
-        ) from error
-    with file:
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{package.name}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -123,8 +125,11 @@ def _fetch(package: Package, console: Console) -> None:
         for entry in SETS.values()
         if entry.package == package and not set_folder(entry).exists()
     ]
+    drafts = f"fetch-{package.name}-"
+    for left in cache_folder().glob(f"{drafts}*"):  # by a process that was killed
+        shutil.rmtree(left)
     # Inside the cache, so that the last step is a rename within one file system.
-    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetch-") as temporary:
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=drafts) as temporary:
         work = Path(temporary)
         with console.status(f"Downloading {package}, {package.size / 1e6:.1f} MB"):
             archive = _download(package, work)
@@ -140,29 +145,36 @@ def _fetch(package: Package, console: Console) -> None:
 
 def _download(package: Package, work: Path) -> Path:
     """Have the registry's own tool put the package into ``work``."""
-    wanted = f"{package.name}=={package.version}"
-    kind = "--only-binary" if package.filename.endswith(".whl") else "--no-binary"
+    if package.registry == "pypi":
+        # With the hash, pip takes that file and no other, and runs nothing of it before it fits.
+        pinned = f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n"
+        (work / "requirements.txt").write_text(pinned)
     commands = {
         "pypi": [
-            *(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet"),
-            *("--disable-pip-version-check", "--no-input", kind, ":all:", wanted),
+            *(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-input"),
+            *("--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"),
         ],
         "debian": ["apt-get", "download", "--quiet", package.name],
-        "npm": ["npm", "pack", "--silent", f"{package.name}@{package.version}"],
+        "npm": ["npm", "pack", "--loglevel=error", f"{package.name}@{package.version}"],
     }
     command = commands[package.registry]
     tool = "pip" if package.registry == "pypi" else command[0]
     if shutil.which(command[0]) is None:
         raise DataError(f"Cannot fetch {package}: this machine has no {tool}; install it")
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-    archives = [path for path in work.iterdir() if path.name.endswith((".gz", ".whl", ".deb", "z"))]
+    archives = [path for path in work.iterdir() if path.suffix in (".gz", ".tgz", ".whl", ".deb")]
     if done.returncode or len(archives) != 1:
-        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise DataError(
-            f"Cannot fetch {package}: {tool} said: {said}; "
+            f"Cannot fetch {package}: {tool} said: {_complaint(done.stderr)}; "
             f"check the network and the settings of {tool}, then try again"
         )
     return archives[0]
+
+
+def _complaint(said: str) -> str:
+    """Return the first line of a tool's messages that tells of an error, or else the last one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["nothing"]
+    return next((line for line in lines if re.match("ERROR:|E:|npm err", line, re.I)), lines[-1])
 
 
 def _check_package(package: Package, archive: Path) -> None:
@@ -213,17 +225,23 @@ def _member(archive: Path, name: str) -> bytes:
                 return wheel.read(name)
         with _tar(archive) as tar:
             member = tar.extractfile(name)
-            assert member is not None
+            if member is None:
+                raise KeyError(name)
             return member.read()
     except KeyError:
         raise DataError(f"{archive.name} holds no file {name}") from None
+    except (tarfile.TarError, zipfile.BadZipFile) as error:
+        raise DataError(f"{archive.name} cannot be unpacked: {error}") from error
 
 
 def _tar(archive: Path) -> tarfile.TarFile:
     if archive.suffix != ".deb":
         return tarfile.open(archive)
+    if shutil.which("dpkg-deb") is None:
+        raise DataError(f"Cannot unpack {archive.name}: this machine has no dpkg-deb; install it")
     command = ["dpkg-deb", "--fsys-tarfile", str(archive)]
-    return tarfile.open(fileobj=io.BytesIO(subprocess.run(command, capture_output=True).stdout))
+    done = subprocess.run(command, capture_output=True, check=False)
+    return tarfile.open(fileobj=io.BytesIO(done.stdout))
 
 
 def _typed(stream: StreamInfo, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
@@ -231,34 +249,36 @@ def _typed(stream: StreamInfo, table: pa.Table) -> tuple[pa.Table, dict[str, Any
     columns: list[pa.Array] = []
     rounded: dict[str, Any] = {}
     for field in stream.schema:
-        found = convert(table[field.name], field.type, may_round=True)
+        found = convert(table[field.name], field.type)
         nulls = table[field.name].null_count
         if found.bad.sum() != (nulls if field.name in stream.nullable else 0):
             row = int(found.bad.argmax())
             raise DataError(f"{stream.name}: row {row + 1}, {field.name}: {found.problem(row)}")
         columns.append(found.values)
         if found.rounding.values:
-            rounded[field.name] = {
-                "values": found.rounding.values,
-                "largest": str(found.rounding.largest),
-            }
+            rounded[field.name] = asdict(found.rounding) | {"largest": str(found.rounding.largest)}
     if table.num_rows != stream.rows:
         raise DataError(f"{stream.name}: {stream.rows} rows were expected, not {table.num_rows}")
     return pa.table(columns, schema=arrow_schema(stream.schema)), rounded
 
 
-def rounding_notes(rounded: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
-    """Say what was rounded, one line per column; ``rounded`` is by stream, then by column."""
+def set_notes(folder: Path, stream: str, columns: Collection[str]) -> list[str]:
+    """Say what was rounded when a stream was converted, one line for each of ``columns``."""
+    about = json.loads((folder / "set.json").read_text())
     return [
-        f"{stream}.{column}: {note['values']:,} values rounded, by {note['largest']} at most"
-        for stream, columns in rounded.items()
-        for column, note in columns.items()
+        rounding_note(f"{stream}.{column}", note["values"], note["largest"])
+        for column, note in about["rounded"][stream].items()
+        if column in columns
     ]
+
+
+def rounding_note(column: str, values: int, largest: object) -> str:
+    return f"{column}: {values:,} values rounded, by {largest} at most"
 
 
 def _tell(entry: DataSet, folder: Path, console: Console) -> None:
     rows = ", ".join(f"{stream.name} {stream.rows:,}" for stream in entry.streams)
     console.print(f"{entry.name}: {rows} rows; licence {entry.package.licence}")
-    about = json.loads((folder / "set.json").read_text())
-    for note in rounding_notes(about["rounded"]):
-        console.print(f"  {note}")
+    for stream in entry.streams:
+        for note in set_notes(folder, stream.name, stream.schema.names):
+            console.print(f"  {note}")

@@ -1,11 +1,11 @@
 """Readers: one file to one table, with values as the file has them and nothing guessed.
 
 A reader checks the form of a file (can it be read, has every row all the columns); whether values
-fit the declared types is decided later, by ``values``, in one place for all formats.
+fit the declared types is decided later, by ``values``, in one place for all formats. Rows count
+from 1; the line of names at the top of a CSV file is none.
 """
 
 import csv
-import difflib
 import gzip
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 import dpkt
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from joinery.tuples import Field, IntType, Schema, TimestampType
 
+from ..parse_text import did_you_mean
 from ..query import JoineryError
 
 PACKETS = Schema(
@@ -45,12 +45,12 @@ class DataError(JoineryError):
 class Loaded:
     """The columns of a file, and how many of its rows had the wrong form and were dropped.
 
-    ``may_round`` is set where the format holds numbers as binary fractions.
+    ``notes`` say what else a person should know, one line each.
     """
 
     table: pa.Table
     dropped: int = 0
-    may_round: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read(path: Path, names: Collection[str], *, drop: bool = False) -> Loaded:
@@ -64,21 +64,23 @@ def read(path: Path, names: Collection[str], *, drop: bool = False) -> Loaded:
         raise DataError(f"{path}: cannot tell the format; the name must end in one of {known}")
     if not path.exists():
         raise DataError(f"{path}: there is no such file")
+    if path.is_dir() and reader is not _read_parquet:
+        raise DataError(f"{path}: is a folder, not a file")
     try:
         return reader(path, names, drop)
     except (OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 
-def known_columns(path: Path, names: Iterable[str], has: Sequence[str]) -> list[str]:
+def known_columns(path: Path | str, names: Iterable[str], has: Sequence[str]) -> list[str]:
     """Return ``names`` if the file has them all, else say which are missing and what it has."""
     wanted = list(names)
     for name in wanted:
         if name not in has:
-            close = difflib.get_close_matches(name, has, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            listed = ", ".join(has) or "none"
-            raise DataError(f"{path}: has no column {name}.{hint} Its columns are: {listed}")
+            raise DataError(
+                f"{path}: has no column {name}{did_you_mean(name, has)}; "
+                f"its columns are: {', '.join(has) or 'none'}"
+            )
         if has.count(name) > 1:
             raise DataError(f"{path}: has {has.count(name)} columns named {name}")
     return wanted
@@ -86,16 +88,16 @@ def known_columns(path: Path, names: Iterable[str], has: Sequence[str]) -> list[
 
 def _read_csv(path: Path, names: Collection[str], drop: bool) -> Loaded:
     wanted = known_columns(path, names, _csv_header(path))
-    wrong: list[tuple[int, str]] = []
+    wrong: list[tuple[int, int, int]] = []
 
     def wrong_row(row: Any) -> str:
         # The reader counts the header as row 1.
-        wrong.append((row.number - 1, f"{row.actual_columns} fields, not {row.expected_columns}"))
+        wrong.append((row.number - 1, row.expected_columns, row.actual_columns))
         return "skip"
 
     try:
         table = pyarrow.csv.read_csv(
-            path,
+            pa.input_stream(path, compression="gzip" if _is_gzip(path) else None),
             # One thread, because only then does the reader know the numbers of its rows.
             read_options=pyarrow.csv.ReadOptions(use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(
@@ -108,14 +110,25 @@ def _read_csv(path: Path, names: Collection[str], drop: bool) -> Loaded:
             ),
         )
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: is not a CSV file: {error}") from error
+        if "Empty CSV" in str(error):  # a line of names, and no end of it
+            return Loaded(pa.table({name: pa.array([], pa.string()) for name in wanted}))
+        told = {"UTF8": "is not UTF-8 text", "straddl": "has an endless row; is a quote left open?"}
+        what = next((told[word] for word in told if word in str(error)), "is not a CSV file")
+        raise DataError(f"{path}: {what}") from error
     if wrong and not drop:
-        raise DataError(f"{path}: row {wrong[0][0]} has {wrong[0][1]} as in the header")
+        number, expected, actual = wrong[0]
+        raise DataError(
+            f"{path}: row {number} does not have the {expected} fields of the header but {actual}"
+        )
     return Loaded(table, dropped=len(wrong))
 
 
+def _is_gzip(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
 def _csv_header(path: Path) -> list[str]:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    opened = gzip.open if _is_gzip(path) else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         try:
             header = next(csv.reader(file), [])
@@ -130,42 +143,31 @@ def _read_parquet(path: Path, names: Collection[str], drop: bool) -> Loaded:
     try:
         wanted = known_columns(path, names, pq.ParquetDataset(path).schema.names)
         return Loaded(pq.read_table(path, columns=wanted))
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: is not a Parquet file: {error}") from error
+    except pa.ArrowInvalid:
+        raise DataError(f"{path}: is not a Parquet file") from None
 
 
 def _read_json_lines(path: Path, names: Collection[str], drop: bool) -> Loaded:
-    """Read with Arrow where a file is regular, and line by line where it is not."""
-    try:
-        table = pyarrow.json.read_json(path)
-        # Arrow takes strings that look like times for times, and forgets how they were written.
-        times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-        if times:
-            strings = pa.schema([(name, pa.string()) for name in times])
-            table = pyarrow.json.read_json(
-                path, parse_options=pyarrow.json.ParseOptions(explicit_schema=strings)
-            )
-    except pa.ArrowInvalid:
-        return _read_mixed_json_lines(path, names, drop)
-    return Loaded(table.select(known_columns(path, names, table.column_names)), may_round=True)
-
-
-def _read_mixed_json_lines(path: Path, names: Collection[str], drop: bool) -> Loaded:
-    rows: list[dict[str, Any]] = []
-    dropped = 0
+    """Read every value as text, numbers as they are spelled, so that no digit is lost."""
+    values: dict[str, list[str | None]] = {name: [] for name in names}
     seen: dict[str, None] = {}
+    rows = dropped = 0
     for number, line in enumerate(_lines(path), 1):
-        row = _json_object(line)
-        if row is None and not drop:
-            raise DataError(f"{path}: row {number} is not a JSON object: {line.strip()[:60]}")
-        if row is None:
+        try:
+            row = _json_object(line, names)
+        except ValueError as error:
+            if not drop:
+                raise DataError(f"{path}: row {number}{error}") from None
             dropped += 1
             continue
-        rows.append(row)
+        rows += 1
         seen.update(dict.fromkeys(row))
-    wanted = known_columns(path, names, list(seen)) if rows else list(names)
-    columns = {name: _mixed_array([row.get(name) for row in rows]) for name in wanted}
-    return Loaded(pa.table(columns), dropped=dropped, may_round=True)
+        for name in names:
+            values[name].append(row.get(name))
+    if rows:
+        known_columns(path, names, list(seen))
+    columns = {name: pa.array(texts, pa.string()) for name, texts in values.items()}
+    return Loaded(pa.table(columns), dropped=dropped)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -176,42 +178,57 @@ def _lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path}: is not UTF-8 text") from None
 
 
-def _json_object(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
-def _mixed_array(values: list[Any]) -> pa.Array:
+def _json_object(line: str, names: Collection[str]) -> dict[str, Any]:
+    """Return the object on a line, the values of ``names`` as texts or None."""
     try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
-        return pa.array(texts, type=pa.string())
+        row = DECODER.decode(line.strip())
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError(f" is not a JSON object: {line.strip()[:60]}")
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, bool):
+            row[name] = str(value).lower()
+        elif isinstance(value, dict | list):
+            raise ValueError(f", {name}: a list or an object is not one value")
+    return row
 
 
 def _read_pcap(path: Path, names: Collection[str], drop: bool) -> Loaded:
     wanted = known_columns(path, names, PACKETS.names)
     with open(path, "rb") as file:
         try:
-            rows = list(_packets(_WholeReads(file)))
-        except _Truncated:
-            raise DataError(f"{path}: ends in the middle of a packet") from None
-        except (ValueError, dpkt.UnpackError) as error:
-            raise DataError(f"{path}: is not a pcap file: {error}") from error
+            frames = list(_packets(_WholeReads(file)))
+        except _TruncatedError:
+            raise DataError(f"{path}: ends in the middle of a packet or a header") from None
+        except _LinkError as error:
+            raise DataError(
+                f"{path}: has link type {error}, and only Ethernet and raw IP are supported"
+            ) from None
+        except (ValueError, dpkt.UnpackError):
+            raise DataError(f"{path}: is not a pcap file") from None
+    rows = [row for row in frames if row is not None]
     columns = list(zip(*rows, strict=True)) or [() for _ in PACKETS]
     arrays = {
         name: pa.array(column, type=pa.int64())
         for name, column in zip(PACKETS.names, columns, strict=True)
     }
     arrays["time"] = arrays["time"].cast(pa.timestamp("us"))
-    return Loaded(pa.table(arrays).select(wanted))
+    others = len(frames) - len(rows)
+    notes = (f"{path}: {others:,} packets that are not IPv4 were passed over",) if others else ()
+    return Loaded(pa.table(arrays).select(wanted), notes=notes)
 
 
-class _Truncated(Exception):
+class _TruncatedError(Exception):
     """A file ended where more was promised."""
+
+
+class _LinkError(Exception):
+    """A capture is of a link that this module does not know."""
 
 
 class _WholeReads:
@@ -227,45 +244,54 @@ class _WholeReads:
     def read(self, size: int) -> bytes:
         data = self._file.read(size)
         if 0 < len(data) < size:
-            raise _Truncated
+            raise _TruncatedError
         return data
 
     def seek(self, offset: int) -> int:
         return self._file.seek(offset)
 
 
-def _packets(file: _WholeReads) -> Iterator[tuple[int, ...]]:
-    """Yield the columns of ``PACKETS`` for every IPv4 packet; others are passed over."""
+def _packets(file: _WholeReads) -> Iterator[tuple[int, ...] | None]:
+    """Yield the columns of ``PACKETS`` for every IPv4 packet, and None for every other one.
+
+    Stamps finer than a microsecond are rounded to it. Ports are 0 where a packet shows none.
+    """
     reader = dpkt.pcap.UniversalReader(file)
     decode = LINKS.get(reader.datalink())
     if decode is None:
-        raise ValueError(
-            f"link type {reader.datalink()} is not supported, only Ethernet and raw IP"
-        )
+        raise _LinkError(reader.datalink())
     for time, frame in reader:
         if not frame:
-            raise _Truncated
+            raise _TruncatedError
         packet = decode(frame)
-        if isinstance(packet, dpkt.ip.IP):
-            # Seconds in a float are exact to the microsecond when rounded, until the year 2200.
-            yield (
-                round(time * 1_000_000),
-                int.from_bytes(packet.src, "big"),
-                int.from_bytes(packet.dst, "big"),
-                packet.p,
-                getattr(packet.data, "sport", 0),
-                getattr(packet.data, "dport", 0),
-                packet.len,
-                packet.ttl,
-            )
+        if not isinstance(packet, dpkt.ip.IP):
+            yield None
+            continue
+        # Seconds in a float are exact to the microsecond when rounded, until the year 2200.
+        yield (
+            round(time * 1_000_000),
+            int.from_bytes(packet.src, "big"),
+            int.from_bytes(packet.dst, "big"),
+            packet.p,
+            getattr(packet.data, "sport", 0),
+            getattr(packet.data, "dport", 0),
+            packet.len,
+            packet.ttl,
+        )
 
 
 def _ethernet(frame: bytes) -> Any:
-    return dpkt.ethernet.Ethernet(frame).data
+    try:
+        return dpkt.ethernet.Ethernet(frame).data
+    except dpkt.UnpackError:
+        return None
 
 
 def _raw_ip(frame: bytes) -> Any:
-    return dpkt.ip.IP(frame) if frame[0] >> 4 == 4 else None
+    try:
+        return dpkt.ip.IP(frame) if frame[0] >> 4 == 4 else None
+    except dpkt.UnpackError:
+        return None
 
 
 LINKS: dict[int, Callable[[bytes], Any]] = {

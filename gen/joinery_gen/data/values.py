@@ -3,6 +3,9 @@
 There are two ways through. ``_fast`` converts whole columns with Arrow and leaves null wherever a
 value is not of the plainest kind; whatever it leaves goes one by one through ``exact_value``, which
 is the meaning, and which says what is wrong. So the fast way may give up, but never be wrong.
+
+A DECIMAL takes numbers with more digits after the point than its scale: they are rounded half to
+even, and reported. A binary fraction counts as the shortest decimal that stands for it.
 """
 
 import datetime as dt
@@ -30,7 +33,7 @@ from joinery.tuples import (
 from ..tables import arrow_type
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-SECONDS_FRACTION = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
+BELOW_MICROSECONDS = re.compile(r":[0-9]{2}\.[0-9]{6}[0-9]*[1-9]")
 TRUTH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 # No number that fits a column, and no float, has more digits or a larger exponent than this.
@@ -39,12 +42,13 @@ WIDE = decimal.Context(prec=3 * MOST_DIGITS, traps=[decimal.InvalidOperation])
 
 FRACTION_DIGITS = 19  # digits after the point that the fast way follows
 FRACTION = pa.decimal128(37, FRACTION_DIGITS)  # Arrow's 38, less one that a difference may need
+WHOLE_DIGITS = FRACTION.precision - FRACTION_DIGITS - 1  # one less, for rounding up
 EXACT_FLOAT = 1 << 53  # whole numbers below this are exact in a float
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a column of binary fractions was brought to its decimal scale."""
+    """How many numbers of a column had digits beyond its scale, and the largest change."""
 
     values: int = 0
     largest: Decimal = Decimal(0)
@@ -63,24 +67,26 @@ class Converted:
     problem: Callable[[int], str]
 
 
-def convert(values: pa.ChunkedArray, column: ColumnType, *, may_round: bool = False) -> Converted:
-    """Bring ``values`` to the natural type of ``column`` and mark those that do not fit.
-
-    A DECIMAL takes no more digits after the point than its scale. Where they come from binary
-    fractions (float columns, and all numbers if ``may_round``), that cannot be asked: each one is
-    taken as the shortest decimal that stands for it, then rounded half to even, and reported.
-    """
-    may_round = may_round or pa.types.is_floating(values.type)
+def convert(values: pa.ChunkedArray, column: ColumnType) -> Converted:
+    """Bring ``values`` to the natural type of ``column`` and mark those that do not fit."""
     array = _plain_array(values)
-    result, rounding = _try_fast(array, column, may_round)
+    result, rounding = _try_fast(array, column)
     doubtful = np.flatnonzero(result.is_null().to_numpy(zero_copy_only=False))
     bad = np.zeros(len(array), dtype=bool)
+
+    def problem(row: int) -> str:
+        try:
+            exact_value(_value_at(array, row), column)
+        except ValueError as error:
+            return str(error)
+        raise AssertionError(f"Row {row} fits {column.sql}")
+
     if not len(doubtful):
-        return Converted(result, bad, rounding, _explainer(array, column, may_round))
+        return Converted(result, bad, rounding, problem)
     mended: list[Any] = []
     for row in doubtful:
         try:
-            value, change = _exact_at(array, int(row), column, may_round)
+            value, change = exact_value(_value_at(array, int(row)), column)
             mended.append(value)
             rounding = rounding.add(change) if change else rounding
         except ValueError:
@@ -89,15 +95,15 @@ def convert(values: pa.ChunkedArray, column: ColumnType, *, may_round: bool = Fa
     mask = np.zeros(len(array), dtype=bool)
     mask[doubtful] = True
     result = pc.replace_with_mask(result, pa.array(mask), pa.array(mended, type=result.type))
-    return Converted(result, bad, rounding, _explainer(array, column, may_round))
+    return Converted(result, bad, rounding, problem)
 
 
-def exact_value(value: Any, column: ColumnType, *, may_round: bool = False) -> tuple[Any, Decimal]:
+def exact_value(value: Any, column: ColumnType) -> tuple[Any, Decimal]:
     """Return the natural value of ``value`` and by how much rounding changed it.
 
     Raises ``ValueError`` with a text for a person where ``value`` does not fit ``column``.
     """
-    if value is None:
+    if value is None or (value == "" and not isinstance(column, StringType)):
         raise ValueError(f"the value is missing ({column.sql})")
     change = Decimal(0)
     match column:
@@ -105,10 +111,9 @@ def exact_value(value: Any, column: ColumnType, *, may_round: bool = False) -> t
             raw = column.encode(_whole(value, column))
         case DecimalType():
             number = _number(value, f"a decimal number ({column.sql})")
-            if may_round:
-                rounded = _rounded(number, column.scale)
-                change, number = abs(WIDE.subtract(number, rounded)), rounded
-            raw = column.encode(_spelled(number))
+            rounded = _rounded(number, column)
+            change = WIDE.subtract(number, rounded).copy_abs()
+            raw = column.encode(rounded)
         case StringType():
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise ValueError(f"{value!r} is not a string ({column.sql})")
@@ -130,28 +135,31 @@ def _number(value: Any, what: str) -> Decimal:
         text = value.strip() if isinstance(value, str) else ""
     if not NUMBER.fullmatch(text):
         raise ValueError(f"{_show(value)} is not {what}")
-    number = Decimal(text)
-    if max(len(text), abs(number.adjusted())) > MOST_DIGITS:
+    exponent = text.lower().partition("e")[2] or "0"
+    if len(text) > MOST_DIGITS or abs(int(exponent)) > MOST_DIGITS:
         raise ValueError(f"{text[:40]} is too large or too fine to be {what}")
-    return number
+    return Decimal(text)
 
 
 def _whole(value: Any, column: ColumnType) -> int:
     what = f"a whole number ({column.sql})"
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # its shortest decimal may be another number, beyond 2**53
     number = _number(value, what)
     if number != number.to_integral_value(context=WIDE):
         raise ValueError(f"{_show(value)} is not {what}")
     return int(number)
 
 
-def _rounded(number: Decimal, scale: int) -> Decimal:
-    step = Decimal(1).scaleb(-scale)
-    return number.quantize(step, rounding=decimal.ROUND_HALF_EVEN, context=WIDE)
-
-
-def _spelled(number: Decimal) -> str:
-    """Spell a number without exponent or zeros at the end: 1.50 has one digit after the point."""
-    return format(number.normalize(WIDE), "f")
+def _rounded(number: Decimal, column: DecimalType) -> Decimal:
+    step = Decimal(1).scaleb(-column.scale)
+    rounded = number.quantize(step, rounding=decimal.ROUND_HALF_EVEN, context=WIDE)
+    if rounded.copy_abs() > column.decode(column.high):
+        raise ValueError(
+            f"{str(number)[:40]} does not fit {column.sql}, which holds "
+            f"{column.decode(column.low)} to {column.decode(column.high)}"
+        )
+    return rounded
 
 
 def _show(value: Any) -> str:
@@ -167,70 +175,57 @@ def _truth(value: Any, column: BoolType) -> int:
 
 def _time(value: Any, column: TimestampType) -> Any:
     """Return what ``TimestampType.encode`` takes: a datetime, or a whole number of units."""
-    if isinstance(value, dt.datetime):
-        return value
-    if isinstance(value, dt.date):
-        return dt.datetime(value.year, value.month, value.day)
     text = value.strip() if isinstance(value, str) else repr(value)
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text):
         return int(text)
-    if SECONDS_FRACTION.search(text):
+    if BELOW_MICROSECONDS.search(text):
         raise ValueError(f"{text} is finer than the {column.unit} that {column.sql} counts")
     try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
+        time = dt.datetime.fromisoformat(text)
+        return time.astimezone(dt.UTC) if time.tzinfo else time
+    except (ValueError, OverflowError):  # the first and the last day may be of no year in UTC
         raise ValueError(
             f"{value!r} is not a time such as 2024-05-31 12:00:00 ({column.sql})"
         ) from None
 
 
-def _exact_at(
-    array: pa.Array, row: int, column: ColumnType, may_round: bool
-) -> tuple[Any, Decimal]:
-    try:
-        value = array[row].as_py()
-    except ValueError:  # Python has no nanoseconds
-        text = array.slice(row, 1).cast(pa.string())[0]
-        raise ValueError(f"{text} is finer than the us that a TIMESTAMP counts at most") from None
-    return exact_value(value, column, may_round=may_round)
-
-
-def _explainer(array: pa.Array, column: ColumnType, may_round: bool) -> Callable[[int], str]:
-    def problem(row: int) -> str:
-        try:
-            _exact_at(array, row, column, may_round)
-        except ValueError as error:
-            return str(error)
-        raise AssertionError(f"Row {row} fits {column.sql}")
-
-    return problem
+def _value_at(array: pa.Array, row: int) -> Any:
+    if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+        # Python has neither nanoseconds nor all the years that Arrow has.
+        return array.slice(row, 1).cast(pa.string())[0].as_py()
+    return array[row].as_py()
 
 
 def _plain_array(values: pa.ChunkedArray) -> pa.Array:
-    """One array, without dictionaries and without the 64-bit variants of strings."""
+    """One array, its type one of few: no dictionaries, zones, long strings or narrow floats."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
     kind = values.type
-    if pa.types.is_dictionary(kind):
-        values = values.cast(kind.value_type)
-    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         values = values.cast(pa.string())
+    if pa.types.is_timestamp(kind) and kind.tz:
+        values = values.cast(pa.timestamp(kind.unit))
+    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        # By way of their shortest decimals, which a wider float keeps.
+        values = values.cast(pa.string()).cast(pa.float64())
     combined = values.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
-def _try_fast(array: pa.Array, column: ColumnType, may_round: bool) -> tuple[pa.Array, Rounding]:
+def _try_fast(array: pa.Array, column: ColumnType) -> tuple[pa.Array, Rounding]:
     try:
-        return _fast(array, column, may_round)
+        return _fast(array, column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # Arrow does not say which value it stumbled over: leave all of them to the exact way.
         return pa.nulls(len(array), arrow_type(column)), Rounding()
 
 
-def _fast(array: pa.Array, column: ColumnType, may_round: bool) -> tuple[pa.Array, Rounding]:
+def _fast(array: pa.Array, column: ColumnType) -> tuple[pa.Array, Rounding]:
     match column:
         case IntType():
             return _keep_range(_fast_whole(array), column.low, column.high), Rounding()
         case DecimalType():
-            return _fast_decimal(array, column, may_round)
+            return _fast_decimal(array, column)
         case StringType():
             return _fast_string(array, column), Rounding()
         case BoolType():
@@ -253,9 +248,12 @@ def _keep_match(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _text(array: pa.Array) -> pa.Array:
-    if pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
-        return pa.nulls(len(array), pa.string())
-    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+    kind = array.type
+    if pa.types.is_string(kind):
+        return array
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return array.cast(pa.string())
+    return pa.nulls(len(array), pa.string())
 
 
 def _fast_whole(array: pa.Array) -> pa.Array:
@@ -270,25 +268,15 @@ def _fast_whole(array: pa.Array) -> pa.Array:
     return pa.nulls(len(array), pa.int64())
 
 
-def _fast_decimal(
-    array: pa.Array, column: DecimalType, may_round: bool
-) -> tuple[pa.Array, Rounding]:
-    whole_digits = column.precision - column.scale
-    texts = _text(array)
-    if not may_round:
-        pattern = f"-?0*[0-9]{{1,{whole_digits}}}" if whole_digits else "-?0+"
-        fraction = rf"(\.[0-9]{{1,{column.scale}}})?" if column.scale else ""
-        return _keep_match(texts, pattern + fraction).cast(arrow_type(column)), Rounding()
+def _fast_decimal(array: pa.Array, column: DecimalType) -> tuple[pa.Array, Rounding]:
     if column.scale > FRACTION_DIGITS:
         return pa.nulls(len(array), arrow_type(column)), Rounding()
-    most = min(
-        whole_digits, FRACTION.precision - FRACTION_DIGITS - 1
-    )  # one digit left for rounding up
-    pattern = rf"-?[0-9]{{1,{max(most, 1)}}}(\.[0-9]{{1,{FRACTION_DIGITS}}})?"
-    exact = _keep_match(texts, pattern).cast(FRACTION)
+    whole = min(max(column.precision - column.scale, 1), WHOLE_DIGITS)
+    pattern = rf"-?[0-9]{{1,{whole}}}(\.[0-9]{{1,{FRACTION_DIGITS}}})?"
+    exact = _keep_match(_text(array), pattern).cast(FRACTION)
     rounded = pc.round(exact, ndigits=column.scale, round_mode="half_to_even")
-    bound = pa.scalar(column.decode(column.high)).cast(FRACTION)
-    fits = pc.less_equal(pc.abs(rounded), bound)
+    most = min(column.decode(column.high), Decimal(10**WHOLE_DIGITS))
+    fits = pc.less_equal(pc.abs(rounded), pa.scalar(most).cast(FRACTION))
     rounded, exact = _keep(fits, rounded), _keep(fits, exact)
     return rounded.cast(arrow_type(column)), _rounding(exact, rounded)
 
@@ -320,24 +308,21 @@ def _fast_bool(array: pa.Array) -> pa.Array:
 
 def _fast_time(array: pa.Array, column: TimestampType) -> pa.Array:
     step = 1_000_000 // column.per_second
-    if pa.types.is_integer(array.type):
-        units = _keep_range(array.cast(pa.int64()), column.low, column.high)
-        return pc.multiply(units, step).cast(pa.timestamp("us"))
+    units = pa.nulls(len(array), pa.int64())
+    if pa.types.is_integer(array.type) or pa.types.is_string(array.type):
+        units = _keep_range(_fast_whole(array), column.low, column.high)
+    times = pa.nulls(len(array), pa.timestamp("us"))
     if pa.types.is_string(array.type):
         times = _fast_time_text(array)
     elif pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
         times = array.cast(pa.timestamp("us"))
-    else:
-        return pa.nulls(len(array), pa.timestamp("us"))
     micros = _keep_range(times.cast(pa.int64()), column.low * step, column.high * step)
     whole = pc.equal(pc.multiply(pc.divide(micros, step), step), micros)
-    return _keep(whole, micros).cast(pa.timestamp("us"))
+    micros = pc.coalesce(_keep(whole, micros), pc.multiply(units, step))
+    return micros.cast(pa.timestamp("us"))
 
 
 def _fast_time_text(texts: pa.Array) -> pa.Array:
-    zulu = pc.ends_with(texts, "Z")
-    texts = pc.if_else(zulu, pc.utf8_slice_codeunits(texts, 0, -1), texts)
     clock = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-    return _keep_match(texts, rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]{clock}").cast(
-        pa.timestamp("us")
-    )
+    texts = _keep_match(texts, rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]{clock}Z?")
+    return pc.utf8_rtrim(texts, "Z").cast(pa.timestamp("us"))
