@@ -20,6 +20,7 @@ MICROSECONDS = {
     "DAY": 86_400_000_000,
 }
 UNITS = "MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS"
+MOST_ROWS = 1_000_000_000
 CLAUSES = ("ROWS", "RANGE", "SLIDE", "WATTR", "SLACK", "PARTITION")
 
 JOIN_ROWS = "[ROWS n]"
@@ -113,9 +114,11 @@ class Window:
 
     def _count(self, word: str) -> int:
         amount = self.amounts[word]
-        if amount.unit or amount.value.denominator != 1 or amount.value < 1:
+        whole = amount.value.denominator == 1 and 1 <= amount.value <= MOST_ROWS
+        if amount.unit or not whole:
             raise self.source.error(
-                f"{word} counts tuples here and takes a whole number from 1, not {amount.text}",
+                f"{word} counts tuples here and takes a whole number from 1 to {MOST_ROWS}, "
+                f"not {amount.text}",
                 amount.start,
             )
         return int(amount.value)
@@ -223,7 +226,7 @@ def _read_keys(reader: Reader) -> tuple[Token, ...]:
 
 def _read_amount(reader: Reader, word: str) -> Amount:
     token = reader.peek
-    if token.kind != "number" or not token.text.replace(".", "", 1).isdecimal():
+    if token.kind != "number":
         raise reader.unexpected(f"a number after {word}")
     reader.take()
     unit = reader.peek

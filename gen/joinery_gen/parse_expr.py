@@ -1,7 +1,6 @@
 """sqlglot's expressions to Joinery's: columns resolved, types checked, places kept for errors."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from sqlglot import exp
 
@@ -22,15 +21,14 @@ from joinery.expr import (
 )
 from joinery.tuples import TimestampType
 
-from .parse_sql import Sql
+from .parse_sql import EXPRESSIONS, Sql
 from .parse_text import did_you_mean
 from .query import QueryError, Source
 
-SUPPORTED = (
-    "supported are + - * ^ & |, abs(), = <> < <= > >=, AND, OR, NOT, BETWEEN, IN, integers, "
-    "decimals, 'strings', TRUE, FALSE and TIMESTAMP '...'"
-)
+SUPPORTED = f"supported are {EXPRESSIONS}"
+LONE_TIMESTAMP = "A TIMESTAMP literal stands beside a TIMESTAMP column, whose unit it takes"
 MOST_BITS = 126  # what a DECIMAL of 38 digits holds, so that files and Spark keep every value
+MOST_DEPTH = 100  # of operators inside each other
 
 COMPARE: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -53,26 +51,6 @@ AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Max: "max",
     exp.Avg: "avg",
     exp.Median: "median",
-}
-# what a person calls the things that are refused, where sqlglot's own name would not do
-REFUSED: dict[type[exp.Expr], str] = {
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.DPipe: "||",
-    exp.BitwiseNot: "~",
-    exp.BitwiseLeftShift: "<<",
-    exp.BitwiseRightShift: ">>",
-    exp.NullSafeEQ: "<=>",
-    exp.Case: "CASE",
-    exp.Cast: "CAST",
-    exp.Subquery: "A subquery",
-    exp.Select: "A subquery",
-    exp.Exists: "EXISTS",
-    exp.Tuple: "A list of expressions in parentheses",
-    exp.Window: "OVER",
-    exp.Filter: "FILTER",
-    exp.Concat: "Two strings side by side",
-    exp.Star: "*",
 }
 
 
@@ -97,10 +75,7 @@ class Scope:
 
     def column(self, node: exp.Column) -> Column:
         """Return the column that ``node`` names, with or without its source."""
-        if node.args.get("db"):
-            raise self.sql.error("A column is written column or source.column", node)
-        table = node.args.get("table")
-        among = [self.source(table)] if table else self.sources
+        among = self.among(node)
         found = [source for source in among if node.name in source.schema]
         if len(found) == 1:
             return Column(found[0].alias, node.name, found[0].schema[node.name])
@@ -108,6 +83,13 @@ class Scope:
             choices = " or ".join(f"{source.alias}.{node.name}" for source in found)
             raise self.sql.error(f"Column {node.name} is ambiguous; write {choices}", node)
         raise self._unknown(node, among)
+
+    def among(self, node: exp.Column) -> Sequence[Source]:
+        """Return the sources that ``node`` can be of: the one it names, or all."""
+        if node.args.get("db"):
+            raise self.sql.error("A column is written column or source.column", node)
+        table = node.args.get("table")
+        return [self.source(table)] if table else self.sources
 
     def _unknown(self, node: exp.Column, among: Sequence[Source]) -> QueryError:
         names = [name for source in among for name in source.schema.names]
@@ -123,9 +105,19 @@ class ExprBuilder:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.sql = scope.sql
+        self._depth = 0
 
     def build(self, node: exp.Expr) -> Expr:
         """Return the expression of ``node``. Its types and widths have been checked."""
+        if self._depth > MOST_DEPTH:
+            raise self.sql.error(f"More than {MOST_DEPTH} operators are inside each other", node)
+        self._depth += 1
+        try:
+            return self._build(node.unnest())
+        finally:
+            self._depth -= 1
+
+    def _build(self, node: exp.Expr) -> Expr:
         kind = type(node)
         if kind in COMPARE:
             left, right = self._together(node.this, node.expression)
@@ -136,8 +128,6 @@ class ExprBuilder:
         if kind in BITWISE:
             return self._bitwise(node)
         match node:
-            case exp.Paren():
-                return self.build(node.this)
             case exp.Column(this=exp.Identifier()):
                 return self.scope.column(node)
             case exp.Literal():
@@ -153,7 +143,7 @@ class ExprBuilder:
             case exp.Abs():
                 operand = self.build(node.this)
                 return self._checked(node, Abs(operand))
-            case exp.Between() if not node.args.get("symmetric"):
+            case exp.Between():
                 return self._between(node)
             case exp.In(expressions=[_, *_]):
                 return self._in(node)
@@ -185,12 +175,6 @@ class ExprBuilder:
                 return Const.text(node.name)
             except ValueError as error:
                 raise self.sql.error(str(error), node) from None
-        if "e" in node.name.lower():
-            raise self.sql.error(
-                f"{node.name} is a floating-point number; write it out in digits, as "
-                f"{Decimal(node.name):f}",
-                node,
-            )
         whole, _, decimals = node.name.partition(".")
         return self._checked(node, Const.number(int(whole + decimals), len(decimals)))
 
@@ -244,10 +228,8 @@ class ExprBuilder:
 
     def _timestamp(self, node: exp.Expr, units: set[str]) -> Expr:
         if len(units) != 1:
-            raise self.sql.error(
-                "A TIMESTAMP literal stands beside a TIMESTAMP column, whose unit it takes", node
-            )
-        unit = units.pop()
+            raise self.sql.error(LONE_TIMESTAMP, node)
+        (unit,) = units
         try:
             raw = TimestampType(unit).encode(node.name)
         except ValueError as error:
@@ -257,22 +239,16 @@ class ExprBuilder:
     def _refused(self, node: exp.Expr) -> QueryError:
         kind = type(node)
         if _is_timestamp(node):
-            return self.sql.error(
-                "A TIMESTAMP literal stands beside a TIMESTAMP column, whose unit it takes", node
-            )
+            return self.sql.error(LONE_TIMESTAMP, node)
         if kind in AGGREGATES:
             return self.sql.error(
                 f"{AGGREGATES[kind]}() is an aggregate; it stands alone in the SELECT list of a "
                 "query over one stream",
                 node,
             )
-        if isinstance(node, exp.Func) and "start" in node.meta:
-            what = f"Function {self.sql.spelling(node)}()"
-        else:
-            what = REFUSED.get(kind, kind.key.upper())
-        return self.sql.source.error(
-            f"{what} is not supported in an expression; {SUPPORTED}", self.sql.operator(node)
-        )
+        named = isinstance(node, exp.Func) and "start" in node.meta
+        what = f"Function {self.sql.spelling(node)}()" if named else "This"
+        return self.sql.error(f"{what} is not supported in an expression; {SUPPORTED}", node)
 
 
 def logic(op: str, terms: Sequence[Expr]) -> Expr:

@@ -126,10 +126,13 @@ def _make_type(reader: Reader, token: Token, parameters: list[Token]) -> ColumnT
 
 def _read_parameters(reader: Reader) -> list[Token]:
     """Read ``( a, b, ... )`` if it comes next."""
-    if not reader.accept("("):
-        return []
-    parameters = [reader.take()]
-    while reader.accept(","):
+    parameters: list[Token] = []
+    more = reader.accept("(")
+    while more:
+        if reader.peek.kind not in ("word", "number"):
+            raise reader.unexpected("a parameter of the type")
         parameters.append(reader.take())
-    reader.expect(")")
+        more = reader.accept(",")
+    if parameters:
+        reader.expect(")")
     return parameters

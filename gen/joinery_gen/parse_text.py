@@ -9,17 +9,20 @@ from .query import QueryError
 
 TOKEN = re.compile(
     r"""
-      (?P<skip>    \s+ | --[^\n]* | /\*.*?\*/ )
-    | (?P<string>  '(?:[^']|'')*' )
+      (?P<skip>    \s+ | --[^\r\n]* | /\*.*?\*/ )
+    | (?P<string>  '(?:[^']|'')*+' )
     | (?P<quoted>  "[^"]*" )
     | (?P<open>    /\* | ' | " )
-    | (?P<number>  (?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\w* )
+    | (?P<number>  (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\w* )
     | (?P<word>    [^\W\d]\w* )
-    | (?P<symbol>  <= | >= | <> | != | == | [()\[\],;.*+\-=<>^&|/%~] )
+    | (?P<symbol>  <=> | <= | >= | <> | != | == | => | -> | << | >> | \|\| | && | \*\* | //
+                 | [()\[\],;.*+\-=<>^&|/%~] )
     """,
     re.VERBOSE | re.DOTALL,
 )
-NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?P<power>[eE][+-]?[0-9]+)?")
+MOST_DIGITS = 100  # more than any number in a query has a use for
+LINE_END = re.compile(r"\r\n?|\n")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 UNCLOSED = {"'": "string", '"': "quoted name", "/*": "comment"}
 
@@ -59,9 +62,11 @@ class QueryText:
 
     def error(self, message: str, offset: int) -> QueryError:
         """Return the error ``message`` pointing at the character ``offset``."""
-        lines = (self.text[:offset] + "^").splitlines()
+        before = LINE_END.split(self.text[:offset])
+        line = len(before)
+        source = LINE_END.split(self.text)[line - 1]
         return QueryError(
-            message, name=self.origin, text=self.text, line=len(lines), column=len(lines[-1])
+            message, name=self.origin, source=source, line=line, column=len(before[-1]) + 1
         )
 
     def scan(self) -> list[Token]:
@@ -86,11 +91,20 @@ class QueryText:
         kind, text = str(match.lastgroup), match.group()
         if kind == "open":
             raise self.error(f"This {UNCLOSED[text]} is never closed", match.start())
-        if kind == "number" and not NUMBER.fullmatch(text):
-            raise self.error(
-                f"{text} is not a number; write integers as 42 and decimals as 0.25", match.start()
-            )
+        if kind == "number":
+            self._check_number(text, match.start())
         return Token(kind, text, match.start(), match.end())
+
+    def _check_number(self, text: str, offset: int) -> None:
+        number = NUMBER.fullmatch(text)
+        if number is None:
+            raise self.error(
+                f"{text} is not a number; write integers as 42 and decimals as 0.25", offset
+            )
+        if number["power"]:
+            raise self.error(f"{text} is a floating-point number; write it out in digits", offset)
+        if len(text) > MOST_DIGITS:
+            raise self.error(f"A number has at most {MOST_DIGITS} digits", offset)
 
     def only(self, tokens: Iterable[Token]) -> str:
         """Return the text with everything but ``tokens`` blanked, so that offsets stay true."""
@@ -143,12 +157,6 @@ class Reader:
     def name(self, what: str) -> Token:
         """Take a name, quoted or not; ``what`` says of what."""
         if self.peek.kind not in ("word", "quoted"):
-            raise self.unexpected(what)
-        return self.take()
-
-    def whole(self, what: str) -> Token:
-        """Take a whole number."""
-        if self.peek.kind != "number" or not self.peek.text.isdecimal():
             raise self.unexpected(what)
         return self.take()
 

@@ -17,11 +17,13 @@ class JoineryError(Exception):
 
 
 class QueryError(JoineryError):
-    """The query is wrong; ``line`` and ``column`` (both from 1) point into its text."""
+    """The query is wrong; ``line`` and ``column`` (both from 1) point into its text.
 
-    def __init__(self, message: str, *, name: str, text: str, line: int, column: int) -> None:
+    ``name`` is what the query is called, ``source`` the line that is wrong.
+    """
+
+    def __init__(self, message: str, *, name: str, source: str, line: int, column: int) -> None:
         self.message, self.name, self.line, self.column = message, name, line, column
-        source = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
         caret = "".join("\t" if c == "\t" else " " for c in source[: column - 1]) + "^"
         super().__init__(f"{name}:{line}:{column}: {message}\n  {source}\n  {caret}")
 

@@ -6,6 +6,7 @@ anywhere. ``encode`` and ``decode`` are the only places where a raw value meets 
 
 import datetime as dt
 import decimal
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,22 @@ __all__ = [
 ]
 
 EPOCH = dt.datetime(1970, 1, 1)
-EXACT = decimal.Context(prec=60, traps=[decimal.InvalidOperation, decimal.Inexact])
+A_TIME = "a time such as 2024-05-31 12:00:00"
+# more than any DECIMAL holds, so that whatever is inexact here does not fit one
+EXACT = decimal.Context(
+    prec=60, Emin=-99, Emax=99, traps=[decimal.InvalidOperation, decimal.Inexact]
+)
+
+
+def _whole(value: Any, what: str) -> int:
+    """Return the integer that ``value`` equals; ``what`` says what was wanted."""
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or isinstance(value, bool) or whole != value:
+        raise ValueError(f"{value!r} is not {what}")
+    return whole
 
 
 def bits_for_range(low: int, high: int) -> tuple[int, bool]:
@@ -34,28 +50,28 @@ def bits_for_range(low: int, high: int) -> tuple[int, bool]:
     if low > high:
         raise ValueError(f"A range must not be empty, and {low} is larger than {high}")
     if low < 0:
-        return max(high.bit_length(), (-low - 1).bit_length()) + 1, True
+        return max(high, ~low).bit_length() + 1, True
     return max(high.bit_length(), 1), False
 
 
 @dataclass(frozen=True)
-class ColumnType:
+class ColumnType(ABC):
     """What a column may hold. Subclasses give the range of raw values and the SQL spelling."""
 
     @property
+    @abstractmethod
     def low(self) -> int:
         """Least raw value."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def high(self) -> int:
         """Largest raw value."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sql(self) -> str:
         """The type as it is written in ``CREATE STREAM``."""
-        raise NotImplementedError
 
     @property
     def shape(self) -> Shape:
@@ -65,13 +81,13 @@ class ColumnType:
     def width(self) -> int:
         return self.shape.width
 
+    @abstractmethod
     def encode(self, value: Any) -> int:
         """Return the raw value of ``value``, or raise ``ValueError`` saying why it does not fit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, raw: int) -> Any:
         """Return the Python value that ``raw`` stands for."""
-        raise NotImplementedError
 
     def _in_range(self, raw: int, value: Any) -> int:
         if not self.low <= raw <= self.high:
@@ -111,9 +127,7 @@ class IntType(ColumnType):
         return f"{'INT' if self.signed else 'UINT'}({self.bits})"
 
     def encode(self, value: Any) -> int:
-        if isinstance(value, bool) or int(value) != value:
-            raise ValueError(f"{value!r} is not a whole number")
-        return self._in_range(int(value), value)
+        return self._in_range(_whole(value, "a whole number"), value)
 
     def decode(self, raw: int) -> int:
         return int(raw)
@@ -152,7 +166,9 @@ class DecimalType(ColumnType):
             number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
             raw = number.scaleb(self.scale, EXACT)
             whole = int(raw)
-        except (decimal.DecimalException, ValueError, OverflowError):
+        except decimal.Inexact:
+            raise ValueError(f"{value} has more digits than {self.sql} holds") from None
+        except (decimal.InvalidOperation, ValueError, OverflowError):
             raise ValueError(f"{value!r} is not a decimal number") from None
         if whole != raw:
             raise ValueError(f"{value} has more than {self.scale} digits after the point")
@@ -188,7 +204,12 @@ class StringType(ColumnType):
         return f"STRING({self.length})"
 
     def encode(self, value: Any) -> int:
-        raw = str(value).encode()
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError(f"{value!r} is not a string")
+        try:
+            raw = str(value).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!r} cannot be written as UTF-8") from None
         if len(raw) > self.length:
             raise ValueError(
                 f"{value!r} has {len(raw)} bytes and {self.sql} holds {self.length} at most"
@@ -262,12 +283,11 @@ class TimestampType(ColumnType):
             try:
                 value = dt.datetime.fromisoformat(value)
             except ValueError:
-                raise ValueError(f"{value!r} is not a time such as 2024-05-31 12:00:00") from None
+                raise ValueError(f"{value!r} is not {A_TIME}") from None
         if not isinstance(value, dt.datetime):
-            return self._in_range(IntType(64).encode(value), value)
-        if value.tzinfo is not None:
-            value = value.astimezone(dt.UTC).replace(tzinfo=None)
-        since = value - EPOCH
+            return self._in_range(_whole(value, A_TIME), value)
+        # the zone's offset is taken apart, as the time in UTC may be outside the years of datetime
+        since = value.replace(tzinfo=None) - EPOCH - (value.utcoffset() or dt.timedelta())
         micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         raw, rest = divmod(micros * self.per_second, 1_000_000)
         if rest:

@@ -1,10 +1,11 @@
 """Expressions to logic, cut into pipeline stages."""
 
+from amaranth.hdl import Cat, Module, Shape, Signal, Value
 from amaranth.hdl import Const as HdlConst
-from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .simplify import levels, simplify
 from .tree import (
     Abs,
     Arith,
@@ -16,38 +17,31 @@ from .tree import (
     Logic,
     Negate,
     Not,
-    Number,
-    align,
+    Text,
     columns_of,
 )
 
 __all__ = ["ExprPipeline", "operator_levels", "pipeline_latency"]
 
 
-def _own_levels(expr: Expr) -> int:
-    """Operators that ``expr`` itself puts in series, its operands not counted."""
-    match expr:
-        case Column() | Const() | Not():
-            return 0
-        case Compare() | Arith(op="+" | "-"):
-            scaled = zip(align(expr.left, expr.right), expr.operands, strict=True)
-            wide = any(f != 1 and not isinstance(side, Const) for f, side in scaled)
-            return 2 if wide and isinstance(expr.left.type, Number) else 1
-        case _:
-            return 1
-
-
 def operator_levels(expr: Expr) -> int:
-    """Return the longest chain of operators in ``expr``; wires, inverters and literals are free."""
-    below = max((operator_levels(operand) for operand in expr.operands), default=0)
-    return below + _own_levels(expr)
+    """Return the longest chain of operators that ``expr`` needs in hardware.
+
+    An operator is what fits one carry chain, one multiplier or one look-up table per bit: a sum, a
+    difference, a product, abs, a comparison, a bitwise operator, AND or OR of up to six conditions.
+    Bringing a column to another scale is a product. Wires, literals and inverters are free, and
+    what can be computed beforehand has been (see `joinery.expr.simplify`).
+    """
+    return levels(simplify(expr))
 
 
 def pipeline_latency(expr: Expr, ops_per_stage: int | None) -> int:
     """Return the registers between the columns and the value of ``expr``."""
-    if ops_per_stage is None:
-        return 0
-    return max(1, -(-operator_levels(expr) // ops_per_stage))
+    return 0 if ops_per_stage is None else _stages(operator_levels(expr), ops_per_stage)
+
+
+def _stages(operators: int, ops_per_stage: int) -> int:
+    return max(1, -(-operators // ops_per_stage))
 
 
 class ExprPipeline(wiring.Component):
@@ -56,8 +50,9 @@ class ExprPipeline(wiring.Component):
     Latency: ``self.latency`` cycles, 0 where ``ops_per_stage`` is None. Throughput: a row per
     cycle in which ``en`` is high; with ``en`` low everything holds.
 
-    No more than ``ops_per_stage`` operators lie between two registers. Values live only in the
-    stages between their first and last use, and equal subexpressions are computed once.
+    No more than ``ops_per_stage`` operators lie between two registers, counted as
+    `operator_levels` does. Values live only in the stages between their first and last use, and
+    equal subexpressions are computed once.
 
     Parameters
     ----------
@@ -96,7 +91,8 @@ class ExprPipeline(wiring.Component):
         self.expr = expr
         self.operands = operands
         self.ops_per_stage = ops_per_stage
-        super().__init__({"en": In(1, init=1), "i": In(operands), "o": Out(Shape(*expr.type.bits))})
+        enable = In(1, init=1)  # type: ignore[call-arg] # the stubs know it as reset
+        super().__init__({"en": enable, "i": In(operands), "o": Out(Shape(*expr.type.bits))})
 
     @property
     def latency(self) -> int:
@@ -104,8 +100,8 @@ class ExprPipeline(wiring.Component):
         return pipeline_latency(self.expr, self.ops_per_stage)
 
     def _stage(self, expr: Expr) -> int:
-        """The stage whose logic computes ``expr``."""
-        return max(0, pipeline_latency(expr, self.ops_per_stage) - 1)
+        """The stage whose logic computes ``expr``, which is simplified."""
+        return _stages(levels(expr), self.ops_per_stage) - 1 if self.ops_per_stage else 0
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -135,59 +131,58 @@ class ExprPipeline(wiring.Component):
             m.d.comb += value.eq(_logic(expr, [at(operand, stage) for operand in expr.operands]))
             return value
 
-        m.d.comb += self.o.eq(at(self.expr, self.latency))
+        m.d.comb += self.o.eq(at(simplify(self.expr), self.latency))
         return m
+
+
+NAMES = {
+    "+": "sum", "-": "difference", "*": "product", "&": "masked", "|": "joined", "^": "xored",
+    "=": "equal", "<>": "differs", "<": "less", "<=": "at_most", ">": "greater",
+    ">=": "at_least", "AND": "all_true", "OR": "any_true",
+}  # fmt: skip
 
 
 def _label(expr: Expr) -> str:
     match expr:
         case Column():
             return f"{expr.source}_{expr.name}"
-        case Logic():
-            return expr.op.lower()
-        case Arith() | Bitwise() | Compare():
-            return {
-                "+": "sum", "-": "difference", "*": "product", "&": "masked", "|": "joined",
-                "^": "xored", "=": "equal", "<>": "differs", "<": "less", "<=": "at_most",
-                ">": "greater", ">=": "at_least",
-            }[expr.op]  # fmt: skip
-        case _:
-            return type(expr).__name__.lower()
+        case Arith() | Bitwise() | Compare() | Logic():
+            return NAMES[expr.op]
+    return {Not: "inverted", Negate: "negated", Abs: "magnitude"}[type(expr)]
 
 
 def _logic(expr: Expr, values: list[Value]) -> Value:
+    """The one operator of a node of a simplified expression."""
     match expr:
         case Compare():
-            f, g = align(expr.left, expr.right)
-            left, right = (
-                values[0] * f if f != 1 else values[0],
-                values[1] * g if g != 1 else values[1],
-            )
+            left, right = _same_length(expr, values)
             return {
                 "=": left == right, "<>": left != right, "<": left < right,
                 "<=": left <= right, ">": left > right, ">=": left >= right,
             }[expr.op]  # fmt: skip
-        case Arith(op="+" | "-"):
-            f, g = align(expr.left, expr.right)
-            left, right = (
-                values[0] * f if f != 1 else values[0],
-                values[1] * g if g != 1 else values[1],
-            )
-            return left + right if expr.op == "+" else left - right
         case Arith() | Bitwise():
             left, right = values
-            return {"*": left * right, "&": left & right, "|": left | right, "^": left ^ right}[
-                expr.op
-            ]
+            return {
+                "+": left + right, "-": left - right, "*": left * right,
+                "&": left & right, "|": left | right, "^": left ^ right,
+            }[expr.op]  # fmt: skip
         case Logic():
-            total = values[0]
-            for value in values[1:]:
-                total = total & value if expr.op == "AND" else total | value
-            return total
+            return Cat(values).all() if expr.op == "AND" else Cat(values).any()
         case Not():
             return ~values[0]
         case Negate():
             return -values[0]
-        case Abs():
-            return Mux(values[0] < 0, -values[0], values[0])
-    raise TypeError(f"Not an operator: {expr!r}")
+    assert isinstance(expr, Abs), "it has operands"
+    # Inverted where negative, plus one: the inverters fit the look-up tables of the carry chain.
+    sign = values[0][-1]
+    return (values[0].as_unsigned() ^ sign.replicate(len(values[0]))) + sign
+
+
+def _same_length(expr: Compare, values: list[Value]) -> list[Value]:
+    """Pad the shorter of two strings with NUL, which is free."""
+    lengths = [operand.type.length if isinstance(operand.type, Text) else 0
+               for operand in expr.operands]  # fmt: skip
+    return [
+        Cat(HdlConst(0, 8 * (max(lengths) - length)), value) if length else value
+        for length, value in zip(lengths, values, strict=True)
+    ]

@@ -5,6 +5,7 @@ operator computes the range of its result from the ranges of its operands, so th
 sum or product can ever wrap, and no wire is wider than the values that can be on it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,19 +50,32 @@ class Number:
     def column_type(self) -> ColumnType:
         """The narrowest column type that holds this number."""
         if self.unit:
-            return TimestampType(self.unit)
+            return self._timestamp()
         if self.scale:
-            digits = len(str(max(abs(self.low), abs(self.high))))
-            if max(digits, self.scale) > 38:
+            digits = max(len(str(abs(self.low))), len(str(abs(self.high))), self.scale)
+            if digits > 38:
                 raise ExprError(f"The result can have {digits} digits, and 38 is the most")
-            return DecimalType(max(digits, self.scale), self.scale)
-        width, signed = self.bits
-        if width > (64 if signed else 63):
-            raise ExprError(f"The result can have {width} bits, and 64 is the most")
-        if signed or width < 63:  # standard sizes read better than INT(33)
-            need = width + (not signed)
-            width, signed = next(size for size in (8, 16, 32, 64) if size >= need), True
-        return IntType(width, signed)
+            return DecimalType(digits, self.scale)
+        for bits in (8, 16, 32, 64):  # they read better than INT(33)
+            column = IntType(bits)
+            if column.low <= self.low and self.high <= column.high:
+                return column
+        raise ExprError(
+            f"The result can be {self.low} to {self.high}, and BIGINT holds "
+            f"{IntType(64).low} to {IntType(64).high}"
+        )
+
+    def _timestamp(self) -> ColumnType:
+        """The column type of a time, which may reach past the year 9999 but never wraps."""
+        assert self.unit is not None
+        column = TimestampType(self.unit)
+        width, _ = bits_for_range(min(self.low, column.low), self.high)
+        if width > column.width:
+            raise ExprError(
+                f"The result can be a time far outside the years 1 to 9999 of {column.sql}; "
+                "add or subtract a narrower number"
+            )
+        return column
 
 
 @dataclass(frozen=True)
@@ -113,12 +127,13 @@ def value_type(column: ColumnType) -> ValueType:
 
 
 @dataclass(frozen=True)
-class Expr:
+class Expr(ABC):
     """A node of the tree."""
 
-    @cached_property
+    @property
+    @abstractmethod
     def type(self) -> ValueType:
-        raise NotImplementedError
+        """The type of the value. `ExprError` where the operands do not fit the operator."""
 
     @property
     def operands(self) -> tuple["Expr", ...]:
@@ -267,10 +282,11 @@ class Bitwise(Expr):
         a, b = _plain(self.left, self.op), _plain(self.right, self.op)
         if a.scale or b.scale:
             raise ExprError(f"{self.op} takes integers, and a DECIMAL is not one")
-        if a.low >= 0 and b.low >= 0:
-            if self.op == "&":
-                return Number(0, min(a.high, b.high))
-            return Number(0, (1 << max(a.high.bit_length(), b.high.bit_length())) - 1)
+        tops = [number.high for number in (a, b) if number.low >= 0]
+        if tops and self.op == "&":
+            return Number(0, min(tops))
+        if len(tops) == 2:
+            return Number(0, (1 << max(tops).bit_length()) - 1)
         width = max(w + (not signed) for w, signed in (a.bits, b.bits))
         return Number(-(1 << (width - 1)), (1 << (width - 1)) - 1)
 
@@ -312,6 +328,8 @@ class Logic(Expr):
 
     @cached_property
     def type(self) -> Bool:
+        if not self.terms:
+            raise ExprError(f"{self.op} takes conditions, and there are none")
         for term in self.terms:
             if not isinstance(term.type, Bool):
                 raise ExprError(f"{self.op} takes conditions, and this is a {term.type}")
