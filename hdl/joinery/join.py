@@ -7,13 +7,14 @@ the data, and the result does not depend on stalls.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from amaranth.lib import data, stream, wiring
 
 from .expr import Bool, Expr, columns_of
 from .tuples import Schema
 
-__all__ = ["JoinEngine", "JoinPair"]
+__all__ = ["JoinEngine", "JoinPair", "TimeBound", "split_rows"]
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,24 @@ class JoinPair:
             }
         )
 
-    @property
-    def result(self) -> data.StructLayout:
-        """One transfer of the output: a match, or the end."""
-        return data.StructLayout({"end": 1, "match": self.match})
+    def result(self, lanes: int = 1) -> data.StructLayout:
+        """One transfer of the output: up to ``lanes`` matches, or the end, which has none."""
+        lane = data.StructLayout({"valid": 1, "match": self.match})
+        return data.StructLayout({"end": 1, "lanes": data.ArrayLayout(lane, lanes)})
+
+
+@dataclass(frozen=True)
+class TimeBound:
+    """A time window: the columns with the times, how far apart they may be, and the disorder.
+
+    The predicate tests the distance; an engine that keeps a number of rows, not a stretch of time,
+    uses this to tell when that number was too small.
+    """
+
+    left: str
+    right: str
+    range: int
+    slack: int
 
 
 class JoinEngine(wiring.Component):
@@ -96,22 +111,42 @@ class JoinEngine(wiring.Component):
     i : In(stream.Signature(pair.transfer))
         ``end`` is a transfer of its own. After it the engine takes nothing until the end has left,
         then it starts anew with empty windows.
-    o : Out(stream.Signature(pair.result))
+    o : Out(stream.Signature(pair.result(lanes)))
+        A transfer that is not the end has at least one match.
     stalled : Out(1)
         High in a cycle in which the engine could work, but waits for room for results.
+    decided, refused : Out(1)
+        A transfer with data was taken; its tuples were refused. In the order of the input.
+    dropped : Out(DROPPED_BITS)
+        Matches that were lost in this cycle, by a policy that allows it.
+    errors : Out(len(ERRORS))
+        High in a cycle in which something happened that may have cost results.
     """
+
+    DROPPED_BITS = 16
+    ERRORS = ("a tuple left its window while still in range", "a tuple was later than the slack")
 
     i: stream.Interface
     o: stream.Interface
     pair: JoinPair
+    lanes: int
+    predicted: dict[str, Any]  # cycles and resources, as known before anything runs
+    domains: tuple[str, ...] = ("sync",)  # the clocks that the engine runs on
 
-    def __init__(self, pair: JoinPair) -> None:
+    def __init__(self, pair: JoinPair, *, lanes: int = 1) -> None:
+        if lanes not in (1, 2, 4):
+            raise ValueError(f"Lanes must be 1, 2 or 4, not {lanes!r}")
         self.pair = pair
+        self.lanes = lanes
         super().__init__(
             {
                 "i": wiring.In(stream.Signature(pair.transfer)),
-                "o": wiring.Out(stream.Signature(pair.result)),
+                "o": wiring.Out(stream.Signature(pair.result(lanes))),
                 "stalled": wiring.Out(1),
+                "decided": wiring.Out(1),
+                "refused": wiring.Out(1),
+                "dropped": wiring.Out(self.DROPPED_BITS),
+                "errors": wiring.Out(len(self.ERRORS)),
             }
         )
 

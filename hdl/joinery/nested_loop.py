@@ -5,7 +5,7 @@ so there is nothing to drain.
 """
 
 from .handshake import HandshakeJoin
-from .join import JoinPair
+from .join import JoinPair, TimeBound
 
 __all__ = ["NestedLoopJoin"]
 
@@ -13,8 +13,8 @@ __all__ = ["NestedLoopJoin"]
 class NestedLoopJoin(HandshakeJoin):
     """Join two streams over row windows with one comparator per direction.
 
-    Throughput: a left tuple every ``rows_right`` cycles and a right tuple every ``rows_left``.
-    Parameters as for ``HandshakeJoin``.
+    Throughput: a left tuple every ``rows_right`` cycles and a right tuple every ``rows_left``; one
+    result per cycle. Parameters as for ``HandshakeJoin``.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class NestedLoopJoin(HandshakeJoin):
         rows_right: int,
         ops_per_stage: int = 2,
         queue_depth: int | None = None,
+        bound: TimeBound | None = None,
     ) -> None:
         super().__init__(
             pair,
@@ -34,4 +35,5 @@ class NestedLoopJoin(HandshakeJoin):
             storage="memory",
             ops_per_stage=ops_per_stage,
             queue_depth=queue_depth,
+            bound=bound,
         )

@@ -7,9 +7,10 @@ instance of one shared module, so that a thousand units take as long to write as
 """
 
 import re
+from itertools import count
 from typing import Any
 
-from amaranth.back import rtlil
+from amaranth.back import rtlil  # type: ignore[attr-defined] # not in the stubs
 from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value
 from amaranth.lib import wiring
 
@@ -20,30 +21,44 @@ class UnitLibrary:
     """Collects the units that a design places, and writes each of them once."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[Any, ...], str] = {}
+        self._units: dict[tuple[Any, ...], tuple[str, wiring.Component]] = {}
         self._todo: list[tuple[str, wiring.Component]] = []
+        self._names: set[str] = set()
 
     def instance(self, unit: wiring.Component, key: tuple[Any, ...]) -> Instance:
         """Return an instance of the module that stands for every unit with this key."""
         key = (type(unit), *key)
-        if key not in self._names:
-            stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(unit).__name__).lower()
-            taken = sum(known[0] is type(unit) for known in self._names)
-            self._names[key] = f"{stem}_{taken}" if taken else stem
-            self._todo.append((self._names[key], unit))
+        if key not in self._units:
+            self._units[key] = (self._new_name(type(unit).__name__), unit)
+            self._todo.append(self._units[key])
+        name, first = self._units[key]
+        if unit.signature != first.signature:
+            raise ValueError(
+                f"Two units {type(unit).__name__} with different ports were placed under one key"
+            )
         ports = {
             ("i_" if member.flow is wiring.In else "o_") + "__".join(map(str, path)): value
             for path, member, value in unit.signature.flatten(unit)
         }
         return Instance(
-            self._names[key],
+            name,
             i_clk=ClockSignal(),
             i_rst=ResetSignal(),
-            **{name: Value.cast(value) for name, value in ports.items()},
+            **{port: Value.cast(value) for port, value in ports.items()},
         )
+
+    def _new_name(self, class_name: str) -> str:
+        stem = name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
+        for number in count(1):
+            if name not in self._names:
+                break
+            name = f"{stem}_{number}"
+        self._names.add(name)
+        return name
 
     def rtlil(self, top: wiring.Component, name: str = "top") -> str:
         """Return the RTLIL of ``top`` and of all the units in it."""
+        self._names.add(name)
         texts = [rtlil.convert(top, name=name, platform=self, emit_src=False)]
         while self._todo:
             unit_name, unit = self._todo.pop(0)
@@ -51,7 +66,7 @@ class UnitLibrary:
         return "\n".join(texts)
 
 
-def place(unit: wiring.Component, platform: object, *key: Any) -> Elaboratable:
+def place(unit: wiring.Component, platform: object, *key: Any) -> Elaboratable | Instance:
     """Return ``unit``, or an instance of the shared module for it.
 
     ``key`` must hold everything that the unit's logic depends on, beside its class.

@@ -30,7 +30,8 @@ class Run(NamedTuple):
 
 def streams_of(dut: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the input and the output streams of ``dut`` by name, such as ``i`` or ``i[0]``."""
-    inputs, outputs = {}, {}
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     for name, member in dut.signature.members.items():
         if member.is_signature and isinstance(member.signature, stream.Signature):
             side = outputs if member.flow.name == "Out" else inputs
@@ -51,6 +52,7 @@ def run_stream(
     seed: int = 0,
     idle: int = 32,
     watch: Callable[[Any], None] | None = None,
+    clocks: Mapping[str, float] | None = None,
 ) -> Run:
     """Send ``inputs`` into ``dut`` and return all that comes out.
 
@@ -72,6 +74,8 @@ def run_stream(
         Cycles without a transfer after which the run is over.
     watch : callable
         Called with the simulator's context in every cycle, before the clock edge.
+    clocks : mapping of str to float
+        Other clock domains, and how many times as fast as ``sync`` they are.
     """
     sources, sinks = streams_of(dut)
     if set(inputs) != set(sources):
@@ -130,6 +134,8 @@ def run_stream(
 
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
+    for domain, rate in (clocks or {}).items():
+        simulator.add_clock(1e-6 / rate, domain=domain)
     simulator.add_testbench(bench)
     simulator.run()
     stuck = {name: len(rest) for name, rest in left.items() if rest}
@@ -154,7 +160,7 @@ def _pauses(
 def _plain(payload: Any) -> Any:
     """Turn a structure into dicts and lists, so that payloads compare as written."""
     if isinstance(payload, data.Const):
-        layout = payload.shape()
+        layout: Any = payload.shape()
         if isinstance(layout, data.ArrayLayout):
             return [_plain(payload[k]) for k in range(layout.length)]
         return {name: _plain(payload[name]) for name, _ in layout}

@@ -1,6 +1,13 @@
 """The handshake join engine."""
 
 from .core import JoinCore
-from .engine import HandshakeJoin, core_of_left, core_of_right, drain_steps
+from .engine import POLICIES, HandshakeJoin, core_of_left, core_of_right, drain_steps
 
-__all__ = ["HandshakeJoin", "JoinCore", "core_of_left", "core_of_right", "drain_steps"]
+__all__ = [
+    "POLICIES",
+    "HandshakeJoin",
+    "JoinCore",
+    "core_of_left",
+    "core_of_right",
+    "drain_steps",
+]

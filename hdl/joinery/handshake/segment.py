@@ -1,6 +1,6 @@
-"""A core's share of one window: a queue of rows that can be scanned by index."""
+"""A core's share of one window: a queue of rows, read several at a time by index."""
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,8 +15,9 @@ def slot_layout(row: data.StructLayout) -> data.StructLayout:
 class Segment(wiring.Component):
     """Rows of one window, oldest out when a new one comes in.
 
-    A row is on ``o`` one cycle after its ``index``. ``newest`` and ``oldest`` come from registers.
-    A shift shows from the next cycle on; the row read in the cycle of a shift is that of before.
+    Rows are numbered from 0; index ``j`` reads the ``ways`` rows from ``j * ways`` on, and they are
+    on ``o`` one cycle later. ``newest`` and ``oldest`` come from registers. A shift shows from the
+    next cycle on; rows read in the cycle of a shift are those of before.
 
     Parameters
     ----------
@@ -24,8 +25,10 @@ class Segment(wiring.Component):
         What a row holds.
     rows : int
         How many rows, at least one.
+    ways : int
+        Rows read at once.
     span : int
-        Indices run from 0 to ``span - 1``; those past ``rows`` read as empty.
+        Indices run from 0 to ``span - 1``; rows past the last read as empty.
 
     Members
     -------
@@ -35,15 +38,20 @@ class Segment(wiring.Component):
         Take ``i`` in, let ``oldest`` out.
     i, newest, oldest : slots
     index : In(range(span))
-    o : Out(slot)
+    o : Out(slot).array(ways)
     """
 
-    def __init__(self, row: data.StructLayout, *, rows: int, span: int) -> None:
-        if not isinstance(rows, int) or rows < 1:
-            raise ValueError(f"Segment rows must be a positive integer, not {rows!r}")
-        if not isinstance(span, int) or span < rows:
-            raise ValueError(f"Segment span must be an integer of at least {rows}, not {span!r}")
+    def __init__(self, row: data.StructLayout, *, rows: int, ways: int, span: int) -> None:
+        for name, value in (("rows", rows), ("ways", ways)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"Segment {name} must be a positive integer, not {value!r}")
+        self.words = -(-rows // ways)
+        if not isinstance(span, int) or span < self.words:
+            raise ValueError(
+                f"Segment span must be an integer of at least {self.words}, not {span!r}"
+            )
         self.rows = rows
+        self.ways = ways
         self.span = span
         self.slot = slot_layout(row)
         super().__init__(
@@ -54,83 +62,99 @@ class Segment(wiring.Component):
                 "newest": Out(self.slot),
                 "oldest": Out(self.slot),
                 "index": In(range(span)),
-                "o": Out(self.slot),
+                "o": Out(self.slot).array(ways),
             }
         )
 
 
 class RegisterSegment(Segment):
-    """Rows in a shift register, read through a multiplexer."""
+    """Rows in a shift register, read through multiplexers."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         row_shape = self.slot["row"].shape
         valid = Signal(self.rows)
         rows = [Signal(row_shape, name=f"row_{k}", reset_less=True) for k in range(self.rows)]
-        found = Signal(row_shape, name="found", reset_less=True)
-        found_valid = Signal()
 
         with m.If(self.clear):
             m.d.sync += valid.eq(0)
         with m.Elif(self.shift):
-            m.d.sync += valid.eq((valid << 1) | self.i.valid)
+            m.d.sync += valid.eq(Cat(self.i.valid, valid[: self.rows - 1]))
         with m.If(self.shift):
             for k in range(self.rows):
                 m.d.sync += rows[k].eq(self.i.row if k == 0 else rows[k - 1])
 
-        m.d.sync += [
-            found.eq(Array(rows)[self.index]),
-            found_valid.eq(valid.bit_select(self.index, 1) & (self.index < self.rows)),
-        ]
+        for way, o in enumerate(self.o):
+            # Rows that one way reads, by index; an array of one place has no multiplexer.
+            mine = range(way, self.rows, self.ways)
+            found = Signal(row_shape, name=f"found_{way}", reset_less=True)
+            found_valid = Signal(name=f"found_valid_{way}")
+            if mine:
+                here = Array(valid[k] for k in mine)[self.index]
+                m.d.sync += [
+                    found.eq(Array(rows[k] for k in mine)[self.index]),
+                    found_valid.eq(here & (self.index < len(mine))),
+                ]
+            m.d.comb += [o.valid.eq(found_valid), o.row.eq(found)]
         m.d.comb += [
             self.newest.valid.eq(valid[0]),
             self.newest.row.eq(rows[0]),
             self.oldest.valid.eq(valid[-1]),
             self.oldest.row.eq(rows[-1]),
-            self.o.valid.eq(found_valid),
-            self.o.row.eq(found),
         ]
         return m
 
 
 class MemorySegment(Segment):
-    """Rows in a memory used as a ring, for windows far larger than registers allow."""
+    """Rows in memories used as a ring, one memory for each way; for windows of any size."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.ring = ring = memory.Memory(shape=self.slot, depth=self.rows, init=[])
-        write = ring.write_port()
-        scan = ring.read_port()
-        # After a shift in a ring of one row, the row just written is the oldest.
-        tail = ring.read_port(transparent_for=(write,))
-
-        place = Signal(range(self.rows))  # that of the oldest row, where the next one goes
-        after = Signal(range(self.rows))
-        filled = Signal(range(self.rows + 1))  # places 0 to filled - 1 hold rows
+        word, bank = Signal(range(self.words)), Signal(range(self.ways))  # where the next row goes
+        word_after, bank_after = Signal.like(word), Signal.like(bank)
+        full = Signal()  # all places hold rows; before that, those ahead of the next do
+        wraps = Signal()
         newest = Signal(self.slot)
-        in_ring = Signal()
-
+        m.d.comb += wraps.eq(
+            (word == self.words - 1) & (bank == (self.rows - 1) % self.ways)
+        )  # this is the last place of the ring
+        with m.If(~self.shift):
+            m.d.comb += [word_after.eq(word), bank_after.eq(bank)]
+        with m.Elif(~wraps):
+            m.d.comb += [
+                word_after.eq(Mux(bank == self.ways - 1, word + 1, word)),
+                bank_after.eq(Mux(bank == self.ways - 1, 0, bank + 1)),
+            ]
+        m.d.sync += [word.eq(word_after), bank.eq(bank_after)]
+        with m.If(self.shift):
+            m.d.sync += [newest.eq(self.i), full.eq(full | wraps)]
         with m.If(self.clear):
-            m.d.sync += [filled.eq(0), newest.valid.eq(0)]
-        with m.Elif(self.shift):
-            m.d.comb += after.eq(Mux(place == self.rows - 1, 0, place + 1))
-            m.d.sync += newest.eq(self.i)
-            with m.If(filled != self.rows):
-                m.d.sync += filled.eq(filled + 1)
-        with m.Else():
-            m.d.comb += after.eq(place)
+            m.d.sync += [word.eq(0), bank.eq(0), full.eq(0), newest.valid.eq(0)]
 
-        m.d.sync += [place.eq(after), in_ring.eq(self.index < filled)]
-        m.d.comb += [
-            write.en.eq(self.shift),
-            write.addr.eq(place),
-            write.data.eq(self.i),
-            scan.addr.eq(self.index),
-            tail.addr.eq(after),
-            self.newest.eq(newest),
-            self.oldest.row.eq(tail.data.row),
-            self.oldest.valid.eq(tail.data.valid & (filled == self.rows)),
-            self.o.row.eq(scan.data.row),
-            self.o.valid.eq(scan.data.valid & in_ring),
-        ]
+        tails = []
+        for way, o in enumerate(self.o):
+            depth = len(range(way, self.rows, self.ways))
+            if not depth:
+                continue
+            ring: memory.Memory = memory.Memory(shape=self.slot, depth=depth, init=[])
+            m.submodules[f"ring_{way}"] = ring
+            write, scan = ring.write_port(), ring.read_port()
+            # After a shift in a ring of one row, the row just written is the oldest.
+            tail = ring.read_port(transparent_for=(write,))
+            tails.append(tail.data)
+            in_ring = Signal(name=f"in_ring_{way}")
+            ahead = (self.index < word) | ((self.index == word) & (way < bank))
+            m.d.sync += in_ring.eq(Mux(full, self.index < depth, ahead))
+            m.d.comb += [
+                write.en.eq(self.shift & (bank == way)),
+                write.addr.eq(word),
+                write.data.eq(self.i),
+                scan.addr.eq(self.index),
+                tail.addr.eq(word_after),
+                o.row.eq(scan.data.row),
+                o.valid.eq(scan.data.valid & in_ring),
+            ]
+        m.d.comb += self.newest.eq(newest)
+        oldest = Array(tails)[bank]
+        m.d.comb += [self.oldest.row.eq(oldest.row), self.oldest.valid.eq(oldest.valid & full)]
         return m

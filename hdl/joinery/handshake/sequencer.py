@@ -1,4 +1,4 @@
-"""The one place where the chain of cores is told what to do, and when a tuple may come in."""
+"""The one place where the cores are told what to do, and where a tuple is let in or refused."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -12,12 +12,13 @@ __all__ = ["Sequencer"]
 
 
 class Sequencer(wiring.Component):
-    """Turn transfers into steps of the chain; drain it at the end.
+    """Turn transfers into steps of the cores; drain them at the end.
 
     A step shifts a window, or both, and scans the other. It takes ``left_cycles`` for a left
     tuple, ``right_cycles`` for a right one, the larger of the two for both, and the next one
     follows without a gap. Between the cycle in which a step is decided and its first command lie
-    two registers (one for a shift of the left window), so the cores' inputs come from registers alone.
+    two registers (one for a shift of the left window), so that the cores' inputs come from
+    registers alone.
 
     Parameters
     ----------
@@ -26,26 +27,34 @@ class Sequencer(wiring.Component):
         Cycles to compare a left (right) tuple with the right (left) rows of a core.
     drain_steps : int
         Steps without tuples after which all rows that must meet have met.
-    quiet_cycles : int
-        If nothing has left the chain for so long after the last step, nothing is in it.
+    flight_cycles : int
+        So long after the last step, every match of it shows in ``busy`` or has left.
+    sheds : bool
+        Refuse a tuple that would have to wait for room for results, instead of letting it wait.
 
     Members
     -------
     i : In(stream.Signature(pair.transfer))
     command : Out(command_signature)
+    shift_left, shift_right : Out(1)
     left, right : Out(slots)
-        The rows that enter the chain.
+        The rows that are shifted in, beside their ``shift``.
+    probe_left, probe_right : Out(slots)
+        The rows that are compared, beside ``scan``.
     room : In(1)
         Steps go on only while this is high.
-    leaving : In(1)
-        A match is at the chain's output.
+    busy : In(1)
+        Matches have been found that have not left yet.
     o_end : Out(stream.Signature(0))
         The end, after everything has left.
     stalled : Out(1)
+        The cores could work, but there is no room for results.
+    decided, refused : Out(1)
+        A transfer with data was taken in the last cycle; it was refused.
     """
 
     NOTICE = 2
-    """Scans that still come, counted from the cycle after ``room`` went low: two registers' worth."""
+    """Scans that still come, counted from the cycle after ``room`` went low: two registers."""
 
     def __init__(
         self,
@@ -54,23 +63,32 @@ class Sequencer(wiring.Component):
         left_cycles: int,
         right_cycles: int,
         drain_steps: int,
-        quiet_cycles: int,
+        flight_cycles: int,
+        sheds: bool,
     ) -> None:
         self.left_cycles = left_cycles
         self.right_cycles = right_cycles
         self.span = max(left_cycles, right_cycles)
         self.drain_steps = drain_steps
-        self.quiet_cycles = quiet_cycles
+        self.flight_cycles = flight_cycles
+        self.sheds = sheds
+        left, right = slot_layout(pair.left.layout), slot_layout(pair.right.layout)
         super().__init__(
             {
                 "i": In(stream.Signature(pair.transfer)),
                 "command": Out(command_signature(self.span)),
-                "left": Out(slot_layout(pair.left.layout)),
-                "right": Out(slot_layout(pair.right.layout)),
+                "shift_left": Out(1),
+                "shift_right": Out(1),
+                "left": Out(left),
+                "right": Out(right),
+                "probe_left": Out(left),
+                "probe_right": Out(right),
                 "room": In(1),
-                "leaving": In(1),
+                "busy": In(1),
                 "o_end": Out(stream.Signature(0)),
                 "stalled": Out(1),
+                "decided": Out(1),
+                "refused": Out(1),
             }
         )
 
@@ -111,16 +129,22 @@ class Sequencer(wiring.Component):
                 busy.eq(~last),
             ]
 
-        accept = self.i.valid & self.i.ready
+        accept, refuse = Signal(), Signal()
+        m.d.comb += accept.eq(self.i.valid & self.i.ready & ~refuse)
+        m.d.sync += [
+            self.decided.eq(self.i.valid & self.i.ready & ~i.end),
+            self.refused.eq(refuse),
+        ]
         self._send(m, accept, begin & step_left, issue, step_left, step_right, last, index_now)
 
         steps_left = Signal(range(self.drain_steps + 1))
-        quiet = Signal(range(self.quiet_cycles + 1))
+        flight = Signal(range(self.flight_cycles + 1))
         m.d.sync += self.command.clear.eq(0)
         with m.FSM():
             with m.State("accept"):
                 m.d.comb += [
-                    self.i.ready.eq(self.room & ~busy),
+                    refuse.eq(self.i.valid & ~i.end & ~self.room & self.sheds),
+                    self.i.ready.eq((self.room & ~busy) | refuse),
                     self.stalled.eq(~self.room & (busy | self.i.valid)),
                 ]
                 with m.If(accept & ~i.end):
@@ -128,7 +152,7 @@ class Sequencer(wiring.Component):
                     with m.If(begin):
                         m.d.comb += [step_left.eq(i.has_left), step_right.eq(i.has_right)]
                 with m.Elif(accept):
-                    m.d.sync += [steps_left.eq(self.drain_steps), quiet.eq(0)]
+                    m.d.sync += [steps_left.eq(self.drain_steps), flight.eq(0)]
                     m.next = "drain"
             with m.State("drain"):
                 m.d.comb += self.stalled.eq(~self.room)
@@ -138,8 +162,9 @@ class Sequencer(wiring.Component):
                 with m.Elif((steps_left == 0) & ~busy):
                     m.next = "settle"
             with m.State("settle"):
-                m.d.sync += quiet.eq(Mux(self.leaving, 0, quiet + 1))
-                with m.If(quiet == self.quiet_cycles):
+                with m.If(flight != self.flight_cycles):
+                    m.d.sync += flight.eq(flight + 1)
+                with m.Elif(~self.busy):
                     m.next = "end"
             with m.State("end"):
                 m.d.comb += self.o_end.valid.eq(1)
@@ -164,20 +189,26 @@ class Sequencer(wiring.Component):
         and the right row on its way in."""
         i = self.i.payload
         soon = self.command.signature.create(path=("soon",))
+        shift_right_soon = Signal()
         right_soon = Signal.like(self.right)
         m.d.sync += [
-            self.command.shift_left.eq(shift_left),
-            self.left.valid.eq(accept & i.has_left & ~i.end),
-            self.left.row.eq(i.left),
+            self.shift_left.eq(shift_left),
             soon.scan_left.eq(issue & step_left),
             soon.scan_right.eq(issue & step_right),
-            soon.shift_right.eq(issue & step_right & last),
             soon.index.eq(index),
+            shift_right_soon.eq(issue & step_right & last),
             self.command.scan_left.eq(soon.scan_left),
             self.command.scan_right.eq(soon.scan_right),
-            self.command.shift_right.eq(soon.shift_right),
             self.command.index.eq(soon.index),
+            self.shift_right.eq(shift_right_soon),
+            self.probe_left.eq(self.left),
             self.right.eq(right_soon),
         ]
-        with m.If(accept):  # and stays so until the next one; steps of the drain have none
-            m.d.sync += [right_soon.row.eq(i.right), right_soon.valid.eq(i.has_right & ~i.end)]
+        with m.If(accept):  # and stays so until the next one; the end brings empty rows
+            m.d.sync += [
+                self.left.row.eq(i.left),
+                self.left.valid.eq(i.has_left & ~i.end),
+                right_soon.row.eq(i.right),
+                right_soon.valid.eq(i.has_right & ~i.end),
+            ]
+        m.d.comb += self.probe_right.eq(self.right)

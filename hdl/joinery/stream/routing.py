@@ -222,10 +222,13 @@ class MergeTree(wiring.Component):
     -------
     i : In(stream.Signature(shape)).array(inputs)
     o : Out(stream.Signature(shape))
+    busy : Out(1)
+        High while a transfer is inside.
     """
 
     i: Sequence[stream.Interface]
     o: stream.Interface
+    busy: Signal
 
     def __init__(
         self,
@@ -241,7 +244,7 @@ class MergeTree(wiring.Component):
         self.shape = shape
         self.inputs = inputs
         self.fan_in = fan_in
-        self.levels = self.count_levels(inputs, fan_in)
+        self.levels = len(self.count_mergers(inputs, fan_in))
         if isinstance(depth, Sequence) and not isinstance(depth, str):
             if len(depth) != self.levels:
                 raise ValueError(
@@ -257,17 +260,20 @@ class MergeTree(wiring.Component):
             {
                 "i": In(stream.Signature(shape)).array(inputs),
                 "o": Out(stream.Signature(shape)),
+                "busy": Out(1),
             }
         )
 
     @staticmethod
-    def count_levels(inputs: int, fan_in: int) -> int:
-        """Return the levels of a tree: those of mergers that a transfer passes at most."""
-        levels = 1
-        while inputs > fan_in:
-            inputs = -(-inputs // fan_in)
-            levels += 1
-        return levels
+    def count_mergers(inputs: int, fan_in: int) -> list[int]:
+        """Return how many mergers each level of a tree has, the leaves' level first."""
+        counts: list[int] = []
+        while not counts or inputs > 1:
+            groups = -(-inputs // fan_in)
+            # With fewer than two inputs to a group, some groups are of one and have no merger.
+            counts.append(min(groups, inputs - groups) or 1)
+            inputs = groups
+        return counts
 
     def groups(self) -> Iterator[list[range]]:
         """For each level, leaves first, say which of its inputs each merger takes."""
@@ -280,8 +286,13 @@ class MergeTree(wiring.Component):
                 return
             count = mergers
 
+    def merger(self, inputs: int, depth: int) -> Any:
+        """Return a merger for the tree: ``i``, ``o`` and ``level`` as ``Merger`` has them."""
+        return Merger(self.shape, inputs=inputs, depth=depth)
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        busy = []
         streams: list[Any] = [wiring.flipped(i) for i in self.i]
         for level, (groups, depth) in enumerate(zip(self.groups(), self.depths, strict=True)):
             merged = []
@@ -289,12 +300,14 @@ class MergeTree(wiring.Component):
                 if len(group) == 1 and len(groups) > 1:
                     merged.append(streams[group[0]])
                     continue
-                merger = Merger(self.shape, inputs=len(group), depth=depth)
+                merger = self.merger(len(group), depth)
                 key = (self.shape, len(group), depth)
                 m.submodules[f"level_{level}_merger_{k}"] = place(merger, platform, *key)
                 for port, source in enumerate(group):
                     wiring.connect(m, streams[source], merger.i[port])
                 merged.append(merger.o)
+                busy.append(merger.level.any())
             streams = merged
+        m.d.comb += self.busy.eq(Cat(busy).any())
         wiring.connect(m, streams[0], wiring.flipped(self.o))
         return m
