@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -76,13 +76,6 @@ SCHEMA = Schema(
     )
 )
 ALWAYS = Compare("=", Const.number(0), Const.number(0))
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = start_spark("local[1]")
-    yield session
-    session.stop()
 
 
 # Little helpers that write what a parser would have made.
@@ -195,16 +188,20 @@ NAMES = ["", "a", "ab", "b", "é", "zzzz"]
 FAR_TIMES = [-62_135_596_800, -1, 0, 5, 253_402_300_000]
 
 
-def random_streams(seed: int, aliases: str, size: int, clock: str) -> dict[str, list[Tuple]]:
+def random_streams(
+    seed: int, aliases: str, size: int, clock: str, reach: int = 0
+) -> dict[str, list[Tuple]]:
     """Streams under one arrival order, with ties, disorder and the edges of every type.
 
-    Their times run on with some disorder (``steady``), are in no order, or are very far apart.
+    Their times run on with some disorder (``steady``), are in no order, are very far apart, or
+    (``edges``) differ in most pairs by exactly ``reach``, by one more, or not at all.
     """
     random = Random(seed)
     pick = {
         "steady": lambda arrival: arrival - 10 + random.randint(-8, 8),
         "shuffled": lambda arrival: random.randint(-20, 40),
         "far": lambda arrival: random.choice(FAR_TIMES),
+        "edges": lambda arrival: random.choice([-1, 1]) * random.choice([0, reach, reach + 1]),
     }[clock]
 
     def near_zero(name: str) -> int:
@@ -235,6 +232,15 @@ def streams(aliases: str) -> st.SearchStrategy[dict[str, list[Tuple]]]:
         st.sampled_from([7, 20, 40]),
         st.sampled_from(["steady", "steady", "shuffled", "far"]),
     )
+
+
+@st.composite
+def reaches_and_streams(draw: st.DrawFn) -> tuple[int, dict[str, list[Tuple]]]:
+    """The range of a time window and two streams, most of them with many pairs at its ends."""
+    reach = draw(st.sampled_from([0, 1, 3, 9, 10**5, 10**12]))
+    clocks = ["edges", "edges", "steady"] if reach < 10**12 else ["far"]
+    seed, size = draw(st.integers(0, 1 << 32)), draw(st.sampled_from([7, 20, 40]))
+    return reach, random_streams(seed, "rs", size, draw(st.sampled_from(clocks)), reach)
 
 
 R, S = "r", "s"
@@ -292,10 +298,11 @@ def test_row_window_join(
 
 
 @few
-@given(streams("rs"), st.sampled_from([0, 1, 3, 3, 9, 10**12]), predicates)
+@given(reaches_and_streams(), predicates)
 def test_time_window_join(
-    spark: SparkSession, rows: dict[str, list[Tuple]], reach: int, predicate: Expr
+    spark: SparkSession, drawn: tuple[int, dict[str, list[Tuple]]], predicate: Expr
 ) -> None:
+    reach, rows = drawn
     window = TimeWindow(reach, "t")
     check(spark, join_of(window, window, predicate), rows)
 

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from joinery_gen.golden import run_golden
 from joinery_gen.golden.cluster import standalone_cluster, submit
-from joinery_gen.golden.session import start_spark
 from joinery_gen.golden.store import MARK
 from joinery_gen.parse import parse_file
 from joinery_gen.query import JoineryError
@@ -46,26 +45,19 @@ def sorted_rows(out: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in pq.read_table(out).to_pylist())
 
 
-def test_cluster_finds_the_same_rows(tmp_path: Path) -> None:
-    # Other tests of this process may have a session running; there can be only one.
-    running = SparkSession.getActiveSession()
-    spark = running or start_spark("local[1]")
-    try:
-        with standalone_cluster(workers=2) as master:
-            for name, text in QUERIES.items():
-                cql = tmp_path / f"{name}.cql"
-                cql.write_text(STREAMS + text)
-                inputs = prepare(tmp_path / f"{name}-in", "rs" if name == "join" else "r", 2000)
-                there, here = tmp_path / f"{name}-there", tmp_path / f"{name}-here"
-                submit(JOB, [str(cql), str(inputs), str(there)], master=master, seconds=120)
-                result = run_golden(parse_file(cql), inputs, here, spark=spark)
-                about = json.loads((there / MARK).read_text())
-                assert (about["rows"], about["late"]) == (result.rows, result.late)
-                assert result.rows > 0
-                assert sorted_rows(there) == sorted_rows(here)
-    finally:
-        if running is None:
-            spark.stop()
+def test_cluster_finds_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    with standalone_cluster(workers=2) as master:
+        for name, text in QUERIES.items():
+            cql = tmp_path / f"{name}.cql"
+            cql.write_text(STREAMS + text)
+            inputs = prepare(tmp_path / f"{name}-in", "rs" if name == "join" else "r", 2000)
+            there, here = tmp_path / f"{name}-there", tmp_path / f"{name}-here"
+            submit(JOB, [str(cql), str(inputs), str(there)], master=master, seconds=120)
+            result = run_golden(parse_file(cql), inputs, here, spark=spark)
+            about = json.loads((there / MARK).read_text())
+            assert (about["rows"], about["late"]) == (result.rows, result.late)
+            assert result.rows > 0
+            assert sorted_rows(there) == sorted_rows(here)
 
 
 def test_a_failed_job_says_why(tmp_path: Path) -> None:

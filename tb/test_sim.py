@@ -1,22 +1,16 @@
-"""Simulation: packing, cached builds, the replay harness and the cocotb benches.
+"""Simulation: packing, cached builds and the cocotb benches; ``test_replay`` has the rest.
 
 The benches are tested on the echo, a design small enough to be obviously right, and on versions of
 it with a fault.
 """
 
-import itertools
 import json
 import random
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -34,48 +28,23 @@ from joinery.tuples import (
 )
 from joinery_cli import bench_replay
 from joinery_gen.query import JoineryError
-from joinery_gen.tables import arrow_type
 from joinery_tb import build, replay, toolchain
 from joinery_tb.bench import Script
 from joinery_tb.design import Design, DesignError
-from joinery_tb.echo import SOURCES, write_echo
+from joinery_tb.echo import (
+    SOURCES,
+    Row,
+    echo_arrivals,
+    random_value,
+    write_echo,
+    write_prepared,
+)
 from joinery_tb.records import DATA, LAST, read_records, record_words
 from joinery_tb.runner import run_cocotb
-from joinery_tb.stalls import STALLS, pauses, stall_numbers
+from joinery_tb.stalls import pauses, stall_numbers
 from joinery_tb.words import decode, encode, parse_type
 
 SIMULATORS = ["verilator", "icarus"]
-Row = dict[str, Any]
-
-
-def random_value(kind: ColumnType, rng: random.Random) -> Any:
-    if isinstance(kind, StringType):
-        return "".join(rng.choices("abé", k=rng.randint(0, kind.length // 2)))
-    return kind.decode(rng.choice([kind.low, kind.high, 0, rng.randint(kind.low, kind.high)]))
-
-
-def write_prepared(
-    folder: Path, sources: dict[str, Schema], arrivals: list[tuple[str, Row]]
-) -> Path:
-    folder.mkdir(exist_ok=True)
-    for source, schema in sources.items():
-        rows = [{**row, "_arrival": n} for n, (of, row) in enumerate(arrivals) if of == source]
-        types = [pa.field(field.name, arrow_type(field.type)) for field in schema]
-        arrow = pa.schema([*types, pa.field("_arrival", pa.int64())])
-        pq.write_table(pa.Table.from_pylist(rows, arrow), folder / f"{source}.parquet")
-    return folder
-
-
-def echo_arrivals(count: int, seed: int = 1) -> list[tuple[str, Row]]:
-    rng = random.Random(seed)
-    sources = [rng.choice("rs") for _ in range(count)]
-    return [(s, {f.name: random_value(f.type, rng) for f in SOURCES[s]}) for s in sources]
-
-
-def echo_rows(arrivals: list[tuple[str, Row]]) -> list[Row]:
-    """What the echo gives: the tuples of each R with an S right after it."""
-    neighbours = itertools.pairwise(arrivals)
-    return [{**r, **s} for (first, r), (second, s) in neighbours if first + second == "rs"]
 
 
 def pack(fields: list[Row], raw: Row) -> int:
@@ -103,10 +72,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, arrivals: list[tuple[str,
 @pytest.fixture(scope="module")
 def stimulus(tmp_path_factory: pytest.TempPathFactory, echo: Design, prepared: Path) -> Path:
     return encode(echo.top, prepared, tmp_path_factory.mktemp("stimulus") / "words").path
-
-
-def faulty(folder: Path, before: str, after: str) -> Design:
-    return Design(write_echo(folder / "faulty", change=(before, after)))
 
 
 # Packing.
@@ -156,6 +121,7 @@ def test_packing(
     assert written.tuples == {source: order.count(source) for source in "rs"}
 
     expected: list[tuple[int, int]] = []
+    places: dict[str, list[int]] = {"r": [], "s": []}
     for number, (source, row) in enumerate(rows):
         fields = [field for field in top["input"]["fields"] if field["source"] == source]
         raw = {f.name: f.type.encode(row[f.name]) for f in sources[source]}
@@ -164,9 +130,11 @@ def test_packing(
             expected[-1] = (DATA, expected[-1][1] | word)
         else:
             expected.append((DATA, word))
+        places[source].append(len(expected) - 1)
     expected.append((LAST, 0))
     assert list(read_records(top, folder / "words")) == expected
     assert written.transfers == len(expected)
+    assert {source: found.tolist() for source, found in written.places.items()} == places
 
     # The other way round: each input row as an output.
     output = {**top, "output": {**top["output"], "fields": top["output"]["fields"][: len(left)]}}
@@ -201,6 +169,14 @@ def test_encode_wrong(tmp_path: Path, echo: Design) -> None:
     text = r"^The arrival positions in \S+ are not 0 to 8, each once; prepare the data again$"
     with pytest.raises(JoineryError, match=text):
         encode(echo.top, tmp_path, tmp_path / "words")
+
+
+def test_decode_wrong(tmp_path: Path, echo: Design) -> None:
+    size = 4 * record_words(echo.top["output"])
+    (tmp_path / "results").write_bytes(b"\xff" * size)
+    text = r"^The design gave a value that its column can't hold: .+$"
+    with pytest.raises(DesignError, match=text):
+        decode(echo.top, tmp_path / "results")
 
 
 # Stalls.
@@ -255,6 +231,15 @@ def test_design_wrong(tmp_path: Path) -> None:
         Design(tmp_path).top  # noqa: B018 - reading it is the test
 
 
+def test_lanes(tmp_path: Path) -> None:
+    design = Design(write_echo(tmp_path, lanes=4))
+    assert design.lanes == 4
+    assert design.port_width("m_axis_tkeep") == 4 * design.bytes_of("output")
+    assert design.port_width("m_axis_tdata") == 4 * 8 * design.bytes_of("output")
+    del design.top["output"]["lanes"]
+    assert design.lanes == 1
+
+
 def test_build_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOINERY_CACHE", str(tmp_path))
     made: list[str] = []
@@ -283,7 +268,8 @@ def test_build_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOINERY_CACHE", str(tmp_path / "cache"))
-    design = faulty(tmp_path, "assign s_axis_tready = !full;", "assign s_axis_tready = nonsense(;")
+    changes = {"assign s_axis_tready = !full;": "assign s_axis_tready = nonsense(;"}
+    design = Design(write_echo(tmp_path / "wrong", changes=changes))
     for sim in SIMULATORS:
         tool = {"verilator": "verilator", "icarus": "iverilog"}[sim]
         text = rf"^{tool} could not build the simulator:\n(.*\n)*.*top\.v(.*\n)*.*$"
@@ -302,178 +288,6 @@ def test_build_is_reused_from_another_folder(
     assert capsys.readouterr().err == ""
 
 
-# Replay.
-
-
-@pytest.mark.parametrize("sim", SIMULATORS)
-def test_simulate(
-    tmp_path: Path, echo: Design, prepared: Path, arrivals: list[tuple[str, Row]], sim: str
-) -> None:
-    report = replay.simulate(echo.directory, prepared, tmp_path / "out.parquet", sim=sim)
-    table = pq.read_table(tmp_path / "out.parquet")
-    rows = echo_rows(arrivals)
-    assert table["_row"].to_pylist() == list(range(len(rows)))
-    assert table.drop_columns("_row").to_pylist() == rows
-    assert report.tuples_in == len(arrivals)
-    assert report.rows == report.replay.results == len(rows)
-    assert report.replay.registers == {"identity": 0x4F484345, "results": len(rows)}
-    # One cycle to take a transfer, and one more to give a result or the end.
-    transfers = len(arrivals) - len(rows) + 1
-    assert report.replay.beats == transfers
-    assert report.replay.cycles == transfers + len(rows) + 1
-    assert report.replay.stalls_in == len(rows)
-    facts = json.loads(table.schema.metadata[b"joinery"])
-    assert facts["simulation"]["cycles"] == report.replay.cycles
-    assert facts["versions"][sim] == toolchain.version(sim)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
-
-
-@pytest.mark.parametrize("stall_out", STALLS)
-@pytest.mark.parametrize("stall_in", STALLS)
-def test_replay_stalls(
-    tmp_path: Path,
-    echo: Design,
-    stimulus: Path,
-    arrivals: list[tuple[str, Row]],
-    stall_in: str,
-    stall_out: str,
-) -> None:
-    """Stalls change no result, and both simulators agree on every number."""
-    reports = []
-    for sim in SIMULATORS:
-        report = replay.replay(
-            echo,
-            stimulus,
-            tmp_path / sim,
-            sim=sim,
-            stall_in=STALLS[stall_in],
-            stall_out=STALLS[stall_out],
-            seed=5,
-        )
-        assert decode(echo.top, tmp_path / sim).to_pylist() == echo_rows(arrivals)
-        facts = report.as_dict()
-        reports.append(
-            {k: v for k, v in facts.items() if k not in ("simulator", "version", "seconds")}
-        )
-    assert reports[0] == reports[1]
-    assert (reports[0]["stalls_out"] > 0) == (stall_out != "none")
-
-
-@pytest.mark.parametrize("sim", SIMULATORS)
-def test_replay_of_two_streams(tmp_path: Path, echo: Design, stimulus: Path, sim: str) -> None:
-    once = replay.replay(echo, stimulus, tmp_path / "once", sim=sim)
-    (tmp_path / "stimulus").write_bytes(2 * stimulus.read_bytes())
-    twice = replay.replay(echo, tmp_path / "stimulus", tmp_path / "twice", sim=sim)
-    assert (tmp_path / "twice").read_bytes() == 2 * (tmp_path / "once").read_bytes()
-    assert twice.results == 2 * once.results
-
-
-STUCK = (
-    "The design is stuck: in cycle {}, after {} input transfers and {} results, nothing has moved "
-    "for too long (input ready: {}, output valid: {})"
-)
-REPLAY_FAULTS = {
-    "stuck at once": (
-        ("assign s_axis_tready = !full;", "assign s_axis_tready = 0;"),
-        STUCK.format(101, 0, 0, 0, 0),
-    ),
-    "no end": (
-        ("full <= pair || s_axis_tlast;", "full <= pair;"),
-        STUCK.format("{cycles}", "{beats}", "{rows}", 1, 0),
-    ),
-    "end with data": (
-        ("assign m_axis_tkeep = {`ECHO_OUT{!last}};", "assign m_axis_tkeep = {`ECHO_OUT{1'b1}};"),
-        replay.FAULTS["keep"],
-    ),
-    "two ends": (
-        ("last_follows <= pair && s_axis_tlast;", "last_follows <= s_axis_tlast;"),
-        replay.FAULTS["extra"],
-    ),
-    "deaf registers": (
-        ("assign s_axil_arready = !rvalid;", "assign s_axil_arready = 0;"),
-        replay.FAULTS["register"],
-    ),
-}
-
-
-@pytest.mark.parametrize("sim", SIMULATORS)
-@pytest.mark.parametrize("fault", REPLAY_FAULTS)
-def test_replay_faults(
-    tmp_path: Path, stimulus: Path, arrivals: list[tuple[str, Row]], fault: str, sim: str
-) -> None:
-    change, text = REPLAY_FAULTS[fault]
-    design = faulty(tmp_path, *change)
-    rows = len(echo_rows(arrivals))
-    beats = len(arrivals) - rows + 1
-    text = text.format(cycles=beats + rows + 101, beats=beats, rows=rows)
-    with pytest.raises(DesignError, match=f"^{re.escape(text)}$"):
-        replay.replay(design, stimulus, tmp_path / "results", sim=sim, patience=100)
-    assert [path.name for path in tmp_path.iterdir()] == ["faulty"]
-
-
-def test_replay_unknown_bits(tmp_path: Path, stimulus: Path) -> None:
-    """Only Icarus has unknown bits to see."""
-    design = Design(write_echo(tmp_path, change=("data <= s_axis_tdata >> 2;", "")))
-    text = design.verilog.read_text().replace("data = 0;", "data;", 1)
-    design.verilog.write_text(text)
-    with pytest.raises(DesignError, match=f"^{re.escape(replay.FAULTS['unknown'])}$"):
-        replay.replay(design, stimulus, tmp_path / "results", sim="icarus")
-
-
-def test_replay_wrong(tmp_path: Path, echo: Design, stimulus: Path) -> None:
-    with pytest.raises(JoineryError, match=r"^There is no stimulus file \S+/none$"):
-        replay.replay(echo, tmp_path / "none", tmp_path / "results")
-    (tmp_path / "odd").write_bytes(b"123")
-    text = r"^\S+/odd is not a stimulus for this design: its size is 3 bytes, and records have 28$"
-    with pytest.raises(JoineryError, match=text):
-        replay.replay(echo, tmp_path / "odd", tmp_path / "results")
-    text = r"^\S+/no/results can't be written: \S+/no is not a folder one can write to$"
-    with pytest.raises(JoineryError, match=text):
-        replay.replay(echo, stimulus, tmp_path / "no" / "results", sim="icarus")
-
-
-@pytest.mark.parametrize("reason", replay.TROUBLES)
-def test_replay_trouble(reason: str) -> None:
-    text = re.escape(replay.TROUBLES[reason])
-    with pytest.raises(JoineryError, match=f"^{text}$"):
-        replay.run_harness(["echo", "error", reason], "icarus", lambda beats: None)
-
-
-def test_replay_stopped() -> None:
-    text = r"^icarus stopped before the end of the run \(exit status 3\)\nno licence$"
-    with pytest.raises(JoineryError, match=text):
-        replay.run_harness(
-            ["sh", "-c", "echo no licence >&2; exit 3"], "icarus", lambda beats: None
-        )
-
-
-def test_decode_wrong(tmp_path: Path, echo: Design) -> None:
-    size = 4 * record_words(echo.top["output"])
-    (tmp_path / "results").write_bytes(b"\xff" * size)
-    text = r"^The design gave a value that its column can't hold: .+$"
-    with pytest.raises(DesignError, match=text):
-        decode(echo.top, tmp_path / "results")
-
-
-def test_interrupt_leaves_nothing(tmp_path: Path, stimulus: Path) -> None:
-    design = faulty(tmp_path, "assign s_axis_tready = !full;", "assign s_axis_tready = 0;")
-    build.build_replay(design, "icarus")
-    (tmp_path / "out").mkdir()
-    code = (
-        "from joinery_tb.replay import replay\n"
-        f"replay({str(design.directory)!r}, {str(stimulus)!r}, {str(tmp_path / 'out' / 'x')!r}, "
-        "sim='icarus', patience=10**12)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
-        while not list((tmp_path / "out").glob("*/results")):
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=20)
-    assert process.returncode != 0
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 # cocotb.
 
 
@@ -486,10 +300,14 @@ def make_script(folder: Path, echo: Design, stimulus: Path, count: int) -> dict[
     return {"JOINERY_BENCH_SCRIPT": str(folder / "script.json")}
 
 
-@pytest.mark.parametrize("sim", SIMULATORS)
-def test_protocol(tmp_path: Path, echo: Design, stimulus: Path, sim: str) -> None:
-    env = make_script(tmp_path, echo, stimulus, 60)
-    assert run_cocotb(echo.directory, sim=sim, extra_env=env) == 17
+COCOTB_RUNS = [("verilator", 1), ("icarus", 1), ("icarus", 2)]
+
+
+@pytest.mark.parametrize(("sim", "lanes"), COCOTB_RUNS)
+def test_protocol(tmp_path: Path, stimulus: Path, sim: str, lanes: int) -> None:
+    design = Design(write_echo(tmp_path, lanes=lanes))
+    env = make_script(tmp_path, design, stimulus, 60)
+    assert run_cocotb(design.directory, sim=sim, extra_env=env) == 17
 
 
 BLINK = "reg blink = 0; always @(posedge clk) blink <= !blink;"
@@ -511,8 +329,20 @@ BENCH_FAULTS = {
         "test_reset_in_mid_stream: results",
     ),
     "result lost": (
-        ("full <= pair || s_axis_tlast;", "full <= s_axis_tlast;"),
+        ("wire [`ECHO_LANES-1:0] rows_now = rows | pair << lane;", "wire rows_now = 0;"),
         "test_end_with_data: {got} results, {expected} expected; the first ones that differ: []",
+    ),
+    "part of a row": (
+        ("= {`ECHO_OUT{rows[n]}};", "= {`ECHO_OUT{rows[n]}} >> n;"),
+        "test_counters: a row is not whole",
+    ),
+    "no row": (
+        ("= {`ECHO_OUT{rows[n]}};", "= 0;"),
+        "test_counters: a transfer carries no row and is not the end",
+    ),
+    "end with data": (
+        ("= {`ECHO_OUT{rows[n]}};", "= {`ECHO_OUT{1'b1}};"),
+        "test_counters: the end carries data",
     ),
 }
 
@@ -526,7 +356,7 @@ def test_protocol_faults(tmp_path: Path, echo: Design, stimulus: Path, fault: st
     where = r"\(joinery_tb\.cocotb_tests\.protocol, icarus, seed 1\)"
     with pytest.raises(AssertionError, match=f"^1 of 1 cocotb tests failed {where}:\n{story}$"):
         run_cocotb(
-            faulty(tmp_path, *change).directory,
+            write_echo(tmp_path / "faulty", lanes=2, changes=dict([change])),
             sim="icarus",
             testcase=text.partition(":")[0],
             extra_env=env,
@@ -540,17 +370,18 @@ def test_no_test_is_a_failure(tmp_path: Path, echo: Design, stimulus: Path) -> N
         run_cocotb(echo.directory, sim="icarus", testcase="nothing", extra_env=env)
 
 
-@pytest.mark.parametrize("sim", SIMULATORS)
-def test_cocotb_equals_replay(tmp_path: Path, echo: Design, stimulus: Path, sim: str) -> None:
+@pytest.mark.parametrize(("sim", "lanes"), COCOTB_RUNS)
+def test_cocotb_equals_replay(tmp_path: Path, stimulus: Path, sim: str, lanes: int) -> None:
     """The same file gives the same results in the same cycles, whoever drives."""
-    report = replay.replay(echo, stimulus, tmp_path / "replayed", sim=sim)
+    design = Design(write_echo(tmp_path, lanes=lanes))
+    report = replay.replay(design, stimulus, tmp_path / "replayed", sim=sim)
     env = {
         "JOINERY_BENCH_STIMULUS": str(stimulus),
         "JOINERY_BENCH_RESULTS": str(tmp_path / "driven"),
         "JOINERY_BENCH_REPORT": str(tmp_path / "report.json"),
     }
     module = "joinery_tb.cocotb_tests.throughput"
-    assert run_cocotb(echo.directory, sim=sim, module=module, extra_env=env) == 1
+    assert run_cocotb(design.directory, sim=sim, module=module, extra_env=env) == 1
     assert (tmp_path / "driven").read_bytes() == (tmp_path / "replayed").read_bytes()
     assert json.loads((tmp_path / "report.json").read_text())["cycles"] == report.cycles
 

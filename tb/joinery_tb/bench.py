@@ -146,6 +146,7 @@ class TopBench:
         self.script = Script.load()
         self.in_bytes = self.design.bytes_of("input")
         self.out_bytes = self.design.bytes_of("output")
+        self.lanes = self.design.lanes
         dut.rst.value = 1
         self.source = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis"), dut.clk, dut.rst)
         self.sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis"), dut.clk, dut.rst)
@@ -182,11 +183,14 @@ class TopBench:
         """Return the results up to the next end, which must be a transfer without data."""
         frame = await self.sink.recv(compact=False)
         size = self.out_bytes
-        data = [frame.tdata[at : at + size] for at in range(0, len(frame.tdata), size)]
-        keep = [frame.tkeep[at : at + size] for at in range(0, len(frame.tkeep), size)]
-        assert keep[-1] == [0] * size, "the end carries data"
-        assert all(lanes == [1] * size for lanes in keep[:-1]), "a result is not whole"
-        return [int.from_bytes(word, "little") for word in data[:-1]]
+        starts = range(0, len(frame.tdata), size)
+        data = [int.from_bytes(frame.tdata[at : at + size], "little") for at in starts]
+        kept = [sum(frame.tkeep[at : at + size]) for at in starts]
+        *beats, end = (kept[at : at + self.lanes] for at in range(0, len(kept), self.lanes))
+        assert not any(end), "the end carries data"
+        assert all(any(beat) for beat in beats), "a transfer carries no row and is not the end"
+        assert set(kept) <= {0, size}, "a row is not whole"
+        return [word for word, bytes_kept in zip(data, kept, strict=True) if bytes_kept]
 
     async def check_stream(self, *, end: str = "alone") -> None:
         """Send the script and hold the results to it."""

@@ -119,12 +119,12 @@ def last_lines(text: str, count: int = 20) -> str:
 
 
 def _verilator_command(design: Design) -> list[str]:
-    sizes = f"-DIN_BYTES={design.bytes_of('input')} -DOUT_BYTES={design.bytes_of('output')}"
     return [
         *("verilator", "--cc", "--exe", "--build", "-j", "0"),
         # Lint is a step of its own; a design with a fault in it must still run.
         *("-Wno-fatal", *VERILATOR_OPTIONS),
-        *("-CFLAGS", sizes, "--top-module", "top", "--prefix", "Vtop", "-Mdir", "."),
+        *("-CFLAGS", " ".join(_sizes(design))),
+        *("--top-module", "top", "--prefix", "Vtop", "-Mdir", "."),
         *("-o", BINARY["verilator"], "top.v", "replay_main.cpp"),
     ]
 
@@ -133,10 +133,19 @@ def _icarus_command(design: Design) -> list[str]:
     return [
         "iverilog",
         "-g2005",  # with -g2012, Amaranth's combinational blocks never run and stay at X
-        f"-DIN_BYTES={design.bytes_of('input')}",
-        f"-DOUT_BYTES={design.bytes_of('output')}",
+        *_sizes(design),
         f"-DADDR_WIDTH={design.port_width('s_axil_araddr')}",
         *("-s", "replay_tb", "-o", BINARY["icarus"], "replay_tb.v", "top.v"),
+    ]
+
+
+def _sizes(design: Design) -> list[str]:
+    """What a harness must know of a design's streams, as macros."""
+    return [
+        f"-DIN_BYTES={design.bytes_of('input')}",
+        f"-DOUT_BYTES={design.bytes_of('output')}",
+        f"-DLANES={design.lanes}",
+        *(["-DMERGE_CLOCK"] if design.has_merge_clock else []),
     ]
 
 

@@ -48,8 +48,18 @@ class Design:
         return self.directory / "top.v"
 
     def bytes_of(self, side: str) -> int:
-        """Bytes of ``tdata`` on the ``input`` or ``output`` side."""
+        """Bytes of ``tdata`` on the ``input`` side, or of one lane of it on the ``output`` side."""
         return int(self.top[side]["bytes"])
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the output: the rows that one transfer can carry."""
+        return int(self.top["output"].get("lanes", 1))
+
+    @property
+    def has_merge_clock(self) -> bool:
+        """Whether a second clock must be driven, ``merge_clk``."""
+        return any(clock["name"] == "merge" for clock in self.top.get("clocks", ()))
 
     def port_width(self, name: str) -> int:
         return next(int(port["width"]) for port in self.top["ports"] if port["name"] == name)

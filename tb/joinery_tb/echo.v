@@ -1,5 +1,7 @@
 // The smallest design with the ports of a generated top: a transfer that carries both tuples gives
-// one result, their columns. The benches are tested on it, and on versions of it with a fault.
+// one result, their columns. With several lanes, the transfers fill them in turn, and the results
+// leave together when the last lane has had its turn. The benches are tested on it, and on versions
+// of it with a fault.
 module top (
     input clk,
     input rst,
@@ -8,8 +10,8 @@ module top (
     input s_axis_tlast,
     input s_axis_tvalid,
     output s_axis_tready,
-    output [8*`ECHO_OUT-1:0] m_axis_tdata,
-    output [`ECHO_OUT-1:0] m_axis_tkeep,
+    output [8*`ECHO_LANES*`ECHO_OUT-1:0] m_axis_tdata,
+    output [`ECHO_LANES*`ECHO_OUT-1:0] m_axis_tkeep,
     output m_axis_tlast,
     output m_axis_tvalid,
     input m_axis_tready,
@@ -31,32 +33,51 @@ module top (
     output [31:0] s_axil_rdata,
     output [1:0] s_axil_rresp,
     output s_axil_rvalid,
-    input s_axil_rready
+    input s_axil_rready,
+    output log_valid,
+    output log_refused
 );
   reg full = 0, last = 0, last_follows = 0;
-  reg [8*`ECHO_OUT-1:0] data = 0;
+  reg [8*`ECHO_LANES*`ECHO_OUT-1:0] data = 0;
+  reg [`ECHO_LANES-1:0] rows = 0;  // the lanes that carry a row
+  reg [1:0] lane = 0;
   reg [63:0] results = 0;
-  wire pair = s_axis_tkeep[0] && s_axis_tdata[1:0] == 3;
+  wire refused = 0;
+  wire pair = s_axis_tkeep[0] && s_axis_tdata[1:0] == 3 && !refused;
+  wire [`ECHO_LANES-1:0] rows_now = rows | pair << lane;
+  wire done = lane == `ECHO_LANES - 1 || s_axis_tlast;
 
   assign s_axis_tready = !full;
   assign m_axis_tvalid = full;
   assign m_axis_tdata = data;
   assign m_axis_tlast = last;
-  assign m_axis_tkeep = {`ECHO_OUT{!last}};
+  genvar n;
+  generate
+    for (n = 0; n < `ECHO_LANES; n = n + 1) begin : lanes
+      assign m_axis_tkeep[n*`ECHO_OUT+:`ECHO_OUT] = {`ECHO_OUT{rows[n]}};
+    end
+  endgenerate
+  assign log_valid = s_axis_tvalid && s_axis_tready && s_axis_tkeep[0];
+  assign log_refused = refused;
 
   always @(posedge clk) begin
     if (s_axis_tvalid && s_axis_tready) begin
-      data <= s_axis_tdata >> 2;
-      full <= pair || s_axis_tlast;
-      last <= !pair;
-      last_follows <= pair && s_axis_tlast;
+      data[8*lane*`ECHO_OUT+:8*`ECHO_OUT] <= s_axis_tdata >> 2;
+      rows <= rows_now;
+      lane <= done ? 0 : lane + 1;
+      full <= done && (rows_now != 0 || s_axis_tlast);
+      last <= rows_now == 0;
+      last_follows <= rows_now != 0 && s_axis_tlast;
+      results <= results + pair;
     end else if (full && m_axis_tready) begin
-      results <= results + !last;
+      rows <= 0;
       full <= last_follows;
       last <= last_follows;
       last_follows <= 0;
     end
     if (rst) begin
+      rows <= 0;
+      lane <= 0;
       full <= 0;
       results <= 0;
     end

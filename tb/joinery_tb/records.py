@@ -1,8 +1,9 @@
 """The files that the replay harnesses read and write.
 
-Both are sequences of records of 32-bit little-endian words. A stimulus record is a control word
-(``DATA``: tdata holds tuples, ``LAST``: the input ends with this transfer) and tdata; a result
-record is tdata.
+Stimulus and results are sequences of records of 32-bit little-endian words. A stimulus record is a
+control word (``DATA``: tdata holds tuples, ``LAST``: the input ends with this transfer) and tdata;
+a result record is one lane of tdata, which holds one row. The log has one byte for each input
+transfer with data, in order: 1 where the design refused its tuples, 0 where it accepted them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ DATA, LAST = 1, 2
 
 
 def record_words(side: Mapping[str, Any]) -> int:
-    """Return the 32-bit words of tdata on one side (``input`` or ``output``) of ``top.json``."""
+    """Return the 32-bit words of ``input`` or of one lane of ``output`` of ``top.json``."""
     return -(-int(side["bytes"]) // 4)
 
 

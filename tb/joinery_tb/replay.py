@@ -7,6 +7,7 @@ itself; this process only starts it and reads what it prints.
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import rich.console
@@ -24,6 +26,7 @@ import rich.progress
 from joinery_gen.query import JoineryError
 
 from . import toolchain
+from .accepted import write_accepted
 from .build import build_replay, last_lines, tool_versions
 from .design import Design, DesignError
 from .records import record_words
@@ -38,8 +41,8 @@ window takes, and a few seconds of simulation."""
 
 FAULTS = {
     "extra": "The design sent something after the end of its output",
-    "keep": "The design sent a transfer that is neither a whole result nor an end "
-    "(tkeep must be all ones, or all zeros with tlast)",
+    "keep": "The design sent a transfer that holds neither whole rows nor an end "
+    "(tkeep must be all ones or all zeros in each lane, and all zeros only with tlast)",
     "register": "A register did not answer",
     "unknown": "The design put unknown bits (x) on its interface",
 }
@@ -52,21 +55,26 @@ TROUBLES = {
 }
 """What can go wrong around it."""
 
+COUNTS = ("cycles", "beats", "refused", "results", "stalls_in", "stalls_out")
+"""What the harnesses count for the report."""
+
 
 @dataclass(frozen=True)
 class ReplayReport:
     """What happened in one replay.
 
     ``cycles`` runs from the first cycle in which input is offered to the one in which the end
-    leaves, both included. ``beats`` counts input transfers, the end too. A stall is a cycle in
-    which one side offers and the other does not take. ``registers`` holds every register after
-    the run, with the halves of 64-bit counters put together.
+    leaves, both included. ``beats`` counts input transfers, the end too, ``refused`` those whose
+    tuples the design refused, and ``results`` the rows that came out. A stall is a cycle in which
+    one side offers and the other does not take. ``registers`` holds every register after the run,
+    with the halves of 64-bit counters put together.
     """
 
     simulator: str
     version: str
     cycles: int
     beats: int
+    refused: int
     results: int
     stalls_in: int
     stalls_out: int
@@ -83,10 +91,14 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class SimReport:
-    """A whole simulation: tuples in by source, rows out, and the replay between them."""
+    """A whole simulation: tuples offered and refused by source, rows out, and the replay between.
+
+    The replay counts refused transfers; ``as_dict`` tells them as ``refused_transfers``.
+    """
 
     path: Path
     tuples: dict[str, int]
+    refused: dict[str, int]
     rows: int
     replay: ReplayReport
 
@@ -96,10 +108,12 @@ class SimReport:
 
     def as_dict(self) -> dict[str, Any]:
         return {
+            **self.replay.as_dict(),
             "tuples": self.tuples,
             "tuples_in": self.tuples_in,
+            "refused": self.refused,
+            "refused_transfers": self.replay.refused,
             "rows": self.rows,
-            **self.replay.as_dict(),
         }
 
 
@@ -108,20 +122,26 @@ def replay(
     stimulus: str | Path,
     results: str | Path,
     *,
+    log: str | Path | None = None,
     sim: str = "verilator",
     stall_in: Stall = 0.0,
     stall_out: Stall = 0.0,
+    merge_rate: tuple[int, int] = (1, 1),
     seed: int = 1,
     patience: int = PATIENCE,
 ) -> ReplayReport:
     """Run ``stimulus`` through ``design`` and write what comes out to ``results``.
 
+    ``log`` keeps the acceptance log: for each input transfer with data, whether it was refused.
     ``stall_in`` keeps the input from offering, ``stall_out`` the output from being taken. The same
-    stalls and seed give the same cycles in both simulators. ``results`` appears when it is whole.
+    stalls and seed give the same cycles in both simulators. ``merge_rate`` gives the second clock
+    of a design that has one, as edges per cycles of the first. Files appear when they are whole.
     """
     if not isinstance(design, Design):
         design = Design(design)
     total = _count_records(design, Path(stimulus))
+    if log is not None:
+        _check_parent(Path(log))
     binary = build_replay(design, sim)
     with _scratch_beside(Path(results)) as folder:
         addresses = folder / "registers"
@@ -129,11 +149,14 @@ def replay(
         options = {
             "stimulus": Path(stimulus).resolve(),
             "results": folder / "results",
+            "log": folder / "log",
             "registers": addresses,
             "patience": patience,
             "seed": seed & 0xFFFFFFFF,
             **_stall_options("in", stall_in),
             **_stall_options("out", stall_out),
+            "merge_up": merge_rate[0],
+            "merge_down": merge_rate[1],
         }
         command = [str(binary)] if sim == "verilator" else [toolchain.require("vvp"), str(binary)]
         command += [f"+{name}={value}" for name, value in options.items()]
@@ -141,15 +164,14 @@ def replay(
         with _progress(design.top["name"], total) as advance:
             messages = run_harness(command, sim, advance)
         seconds = time.perf_counter() - started
+        _check_log(messages.numbers)
         (folder / "results").replace(results)
+        if log is not None:
+            shutil.move(folder / "log", log)
     return ReplayReport(
         simulator=sim,
         version=toolchain.version(sim),
-        cycles=messages.numbers["cycles"],
-        beats=messages.numbers["beats"],
-        results=messages.numbers["results"],
-        stalls_in=messages.numbers["stalls_in"],
-        stalls_out=messages.numbers["stalls_out"],
+        **{name: messages.numbers[name] for name in COUNTS},
         seconds=seconds,
         registers=join_halves({n: messages.registers[a] for n, a in design.registers.items()}),
     )
@@ -160,17 +182,21 @@ def simulate(
     prepared: str | Path,
     out: str | Path,
     *,
+    accepted: str | Path | None = None,
     sim: str = "verilator",
     pair: bool = True,
     stall_in: Stall = 0.0,
     stall_out: Stall = 0.0,
+    merge_rate: tuple[int, int] = (1, 1),
     seed: int = 1,
     patience: int = PATIENCE,
 ) -> SimReport:
     """Run prepared tuples through the design in ``directory`` and write its rows to ``out``.
 
     ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output.
-    Its ``joinery`` metadata names the query, the engine, the simulator and the cycles.
+    Its ``joinery`` metadata names the query, the engine, the simulator and the cycles. Where the
+    design refused tuples, the rows are those of the accepted ones, and these go to the folder
+    ``accepted`` as a prepared input; where it refused none, nothing is written there.
     """
     design = Design(directory)
     toolchain.check_simulator(sim)
@@ -180,14 +206,21 @@ def simulate(
             design,
             stimulus.path,
             folder / "results",
+            log=folder / "log",
             sim=sim,
             stall_in=stall_in,
             stall_out=stall_out,
+            merge_rate=merge_rate,
             seed=seed,
             patience=patience,
         )
+        log = np.fromfile(folder / "log", dtype=bool)
+        refused = {source: log[places] for source, places in stimulus.places.items()}
+        if report.refused and accepted is not None:
+            write_accepted(Path(prepared), refused, Path(accepted))
         table = decode(design.top, folder / "results")
-        result = SimReport(Path(out), stimulus.tuples, len(table), report)
+        counts = {source: int(which.sum()) for source, which in refused.items()}
+        result = SimReport(Path(out), stimulus.tuples, counts, len(table), report)
         pq.write_table(_with_metadata(table, design, result), folder / "out")
         (folder / "out").replace(out)
     return result
@@ -234,6 +267,14 @@ def _count_records(design: Design, stimulus: Path) -> int:
 def _stall_options(side: str, stall: Stall) -> dict[str, object]:
     chance, mask, period = stall_numbers(stall)
     return {f"chance_{side}": chance, f"mask_{side}": f"{mask:x}", f"period_{side}": period}
+
+
+def _check_log(numbers: dict[str, int]) -> None:
+    if numbers["decided"] != numbers["sent"]:
+        raise DesignError(
+            f"The design decided on {numbers['decided']} input transfers, "
+            f"and {numbers['sent']} were sent"
+        )
 
 
 @dataclass
@@ -313,11 +354,16 @@ def _progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda beats: bar.update(task, completed=beats)
 
 
-@contextlib.contextmanager
-def _scratch_beside(path: Path) -> Iterator[Path]:
-    """A folder on the file system of ``path``, so that a finished file moves into place at once."""
+def _check_parent(path: Path) -> Path:
+    """Return the folder of ``path``, to which one must be able to write."""
     parent = path.resolve().parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise JoineryError(f"{path} can't be written: {parent} is not a folder one can write to")
-    with tempfile.TemporaryDirectory(dir=parent, prefix=".joinery-") as folder:
+    return parent
+
+
+@contextlib.contextmanager
+def _scratch_beside(path: Path) -> Iterator[Path]:
+    """A folder on the file system of ``path``, so that a finished file moves into place at once."""
+    with tempfile.TemporaryDirectory(dir=_check_parent(path), prefix=".joinery-") as folder:
         yield Path(folder)

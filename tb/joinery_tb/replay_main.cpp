@@ -1,12 +1,15 @@
 // Replay a stimulus file through a generated top and write its results to a file, with nothing
-// between the design and the files. IN_BYTES and OUT_BYTES are the bytes of tdata on either side.
+// between the design and the files. IN_BYTES are the bytes of tdata on the way in; on the way out
+// there are LANES lanes of OUT_BYTES each.
 //
 // Files are sequences of records of 32-bit little-endian words. A stimulus record is a control
-// word (bit 0: tdata holds data, bit 1: tlast) and tdata; a result record is tdata. Messages go to
+// word (bit 0: tdata holds data, bit 1: tlast) and tdata; a result record is one lane of tdata. The
+// log has one byte for each input transfer with data: 1 where the design refused it. Messages go to
 // standard output, one a line, a name and numbers; replay.py reads them. replay_tb.v does the same
 // in Verilog, cycle for cycle.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,10 +25,15 @@ namespace {
 
 constexpr size_t kInWords = (IN_BYTES + 3) / 4;
 constexpr size_t kOutWords = (OUT_BYTES + 3) / 4;
+constexpr size_t kBeatBytes = LANES * OUT_BYTES;
 constexpr uint32_t kData = 1;
 constexpr uint32_t kLast = 2;
 constexpr uint64_t kProgressEvery = 4096;
+#ifdef MERGE_CLOCK
+constexpr int kResetCycles = 64;  // for a few edges of a second clock that is slower
+#else
 constexpr int kResetCycles = 4;
+#endif
 constexpr int kQuietCycles = 64;
 constexpr int kRegisterPatience = 1000;
 
@@ -41,21 +49,42 @@ void sample(const Port& port, uint32_t* words) {
     std::memcpy(words, &port, sizeof(port));
 }
 
-// One bit for each of `bytes` byte lanes, in an array as long as the widest integer port at least.
+// One bit for each of `bytes` bytes, in an array as long as the widest integer port at least.
 template <size_t bytes>
 struct Keep {
     static constexpr size_t kWords = std::max<size_t>(2, (bytes + 31) / 32);
     uint32_t words[kWords] = {};
 
-    static Keep all() {
+    // The bits of bytes `from` to `to - 1`.
+    static Keep range(size_t from, size_t to) {
         Keep keep;
-        for (size_t lane = 0; lane < bytes; ++lane) keep.words[lane / 32] |= 1u << (lane % 32);
+        for (size_t byte = from; byte < to; ++byte) keep.words[byte / 32] |= 1u << (byte % 32);
         return keep;
     }
+    static Keep all() { return range(0, bytes); }
+
     bool operator==(const Keep& other) const {
         return std::memcmp(words, other.words, sizeof(words)) == 0;
     }
+    Keep operator&(const Keep& other) const {
+        Keep both;
+        for (size_t word = 0; word < kWords; ++word) {
+            both.words[word] = words[word] & other.words[word];
+        }
+        return both;
+    }
 };
+
+using BeatKeep = Keep<kBeatBytes>;
+
+// The bits of every lane.
+std::array<BeatKeep, LANES> lane_keeps() {
+    std::array<BeatKeep, LANES> keeps;
+    for (size_t lane = 0; lane < LANES; ++lane) {
+        keeps[lane] = BeatKeep::range(lane * OUT_BYTES, (lane + 1) * OUT_BYTES);
+    }
+    return keeps;
+}
 
 std::string option(const std::string& name) {
     const char* found = Verilated::commandArgsPlusMatch(name.c_str());
@@ -128,6 +157,7 @@ class Replay {
     Replay()
         : stimulus_(open_file(option("stimulus="), "rb")),
           results_(open_file(option("results="), "wb")),
+          log_(open_file(option("log="), "wb")),
           patience_(number("patience=")),
           pauses_in_("in", 0),
           pauses_out_("out", 0x9e3779b8u) {}
@@ -137,9 +167,12 @@ class Replay {
         reset();
         if (!feed() || !stay_quiet() || !read_registers()) return false;
         top_->final();
-        if (std::fclose(results_) != 0) return fail("write");
+        const bool written = std::fclose(results_) == 0;
+        if (std::fclose(log_) != 0 || !written) return fail("write");
         std::printf("cycles %llu\nbeats %llu\nresults %llu\nstalls_in %llu\nstalls_out %llu\n",
                     ull(cycles_), ull(beats_), ull(rows_), ull(stalls_in_), ull(stalls_out_));
+        std::printf("sent %llu\ndecided %llu\nrefused %llu\n", ull(sent_), ull(decided_),
+                    ull(refused_));
         return true;
     }
 
@@ -160,15 +193,31 @@ class Replay {
     void tick() {
         top_->clk = 1;
         top_->eval();
+#ifdef MERGE_CLOCK
+        // The second clock: merge_up edges in merge_down cycles, never at the same time as the first.
+        for (merge_phase_ += merge_up_; merge_phase_ >= merge_down_; merge_phase_ -= merge_down_) {
+            top_->merge_clk = 1;
+            top_->eval();
+            top_->merge_clk = 0;
+            top_->eval();
+        }
+#endif
+    }
+
+    void hold_reset(bool on) {
+        top_->rst = on;
+#ifdef MERGE_CLOCK
+        top_->merge_rst = on;
+#endif
     }
 
     void reset() {
-        top_->rst = 1;
+        hold_reset(true);
         for (int cycle = 0; cycle < kResetCycles; ++cycle) {
             settle();
             tick();
         }
-        top_->rst = 0;
+        hold_reset(false);
     }
 
     void offer() {
@@ -181,24 +230,40 @@ class Replay {
 
     // Takes one transfer of the output; false when it breaks the contract.
     bool take() {
-        static const Keep<OUT_BYTES> all = Keep<OUT_BYTES>::all();
-        Keep<OUT_BYTES> keep;
+        static const auto lanes = lane_keeps();
+        BeatKeep keep;
         sample(top_->m_axis_tkeep, keep.words);
-        const bool last = top_->m_axis_tlast;
-        if (!(keep == (last ? Keep<OUT_BYTES>() : all))) return fail("keep");
-        if (last) {
-            if (++ends_out_ > ends_in_) return fail("extra");
-            return true;
+        // The end carries no row, and every other transfer at least one.
+        if ((keep == BeatKeep()) != bool(top_->m_axis_tlast)) return fail("keep");
+        if (top_->m_axis_tlast) return ++ends_out_ <= ends_in_ || fail("extra");
+        uint32_t beat[(kBeatBytes + 3) / 4 + 1];
+        sample(top_->m_axis_tdata, beat);
+        for (size_t lane = 0; lane < LANES; ++lane) {
+            const BeatKeep part = keep & lanes[lane];
+            if (part == BeatKeep()) continue;
+            if (!(part == lanes[lane])) return fail("keep");
+            if (!write_row(reinterpret_cast<const char*>(beat) + lane * OUT_BYTES)) return false;
         }
-        uint32_t words[kOutWords + 1] = {};
-        sample(top_->m_axis_tdata, words);
-        ++rows_;
-        if (std::fwrite(words, 4, kOutWords, results_) != kOutWords) return fail("write");
         return true;
+    }
+
+    bool write_row(const char* bytes) {
+        uint32_t words[kOutWords] = {};
+        std::memcpy(words, bytes, OUT_BYTES);
+        ++rows_;
+        return std::fwrite(words, 4, kOutWords, results_) == kOutWords || fail("write");
+    }
+
+    // Logs what the design decided in this cycle about its next input transfer with data.
+    bool note_decision() {
+        ++decided_;
+        refused_ += top_->log_refused;
+        return std::fputc(top_->log_refused, log_) != EOF || fail("write");
     }
 
     void count_input() {
         ++beats_;
+        sent_ += stimulus_.data();
         ends_in_ += stimulus_.last();
         if (beats_ % kProgressEvery == 0) {
             std::printf("progress %llu\n", ull(beats_));
@@ -225,6 +290,7 @@ class Replay {
             stalls_out_ += top_->m_axis_tvalid && !top_->m_axis_tready;
             if (taken_in) count_input();
             if (taken_out && !take()) return false;
+            if (top_->log_valid && !note_decision()) return false;
             waited = taken_in || taken_out ? 0 : waited + 1;
             if (waited > patience_) return stuck();
             tick();
@@ -248,6 +314,7 @@ class Replay {
         for (int cycle = 0; cycle < kQuietCycles; ++cycle) {
             settle();
             if (top_->m_axis_tvalid) return fail("extra");
+            if (top_->log_valid && !note_decision()) return false;
             tick();
         }
         return true;
@@ -284,12 +351,21 @@ class Replay {
     const std::unique_ptr<Vtop> top_ = std::make_unique<Vtop>();
     Stimulus stimulus_;
     FILE* results_;
+    FILE* log_;
     const uint64_t patience_;
     Pauses pauses_in_;
     Pauses pauses_out_;
+#ifdef MERGE_CLOCK
+    const uint64_t merge_up_ = number("merge_up=");
+    const uint64_t merge_down_ = number("merge_down=");
+    uint64_t merge_phase_ = 0;
+#endif
     uint64_t cycles_ = 0;
     uint64_t beats_ = 0;
     uint64_t rows_ = 0;
+    uint64_t sent_ = 0;
+    uint64_t decided_ = 0;
+    uint64_t refused_ = 0;
     uint64_t stalls_in_ = 0;
     uint64_t stalls_out_ = 0;
     uint64_t ends_in_ = 0;

@@ -1,6 +1,6 @@
 // Replay a stimulus file through a generated top and write its results to a file, in Icarus.
-// The files, the messages and the cycles are those of replay_main.cpp. The macros IN_BYTES,
-// OUT_BYTES and ADDR_WIDTH describe the design.
+// The files, the messages and the cycles are those of replay_main.cpp. The macros IN_BYTES, LANES,
+// OUT_BYTES (of one lane) and ADDR_WIDTH describe the design.
 `timescale 1ns / 1ps
 
 module replay_tb;
@@ -8,7 +8,13 @@ module replay_tb;
   localparam OUT_WORDS = (`OUT_BYTES + 3) / 4;
   localparam RECORD_BYTES = 4 * (1 + IN_WORDS);
   localparam PROGRESS_EVERY = 4096;
+`ifdef MERGE_CLOCK
+  localparam RESET_CYCLES = 64;  // for a few edges of a second clock that is slower
+  reg merge_clk = 0;
+  integer merge_up, merge_down, merge_phase = 0;
+`else
   localparam RESET_CYCLES = 4;
+`endif
   localparam QUIET_CYCLES = 64;
   localparam REGISTER_PATIENCE = 1000;
   localparam PATH_BITS = 8 * 4096;
@@ -16,8 +22,9 @@ module replay_tb;
   reg clk = 0, rst = 1;
   reg s_axis_tvalid = 0, m_axis_tready = 0;
   wire s_axis_tready, m_axis_tvalid, m_axis_tlast;
-  wire [8*`OUT_BYTES-1:0] m_axis_tdata;
-  wire [`OUT_BYTES-1:0] m_axis_tkeep;
+  wire [8*`LANES*`OUT_BYTES-1:0] m_axis_tdata;
+  wire [`LANES*`OUT_BYTES-1:0] m_axis_tkeep;
+  wire log_valid, log_refused;
   reg [`ADDR_WIDTH-1:0] s_axil_araddr = 0;
   reg s_axil_arvalid = 0, s_axil_rready = 0;
   wire s_axil_arready, s_axil_rvalid;
@@ -27,19 +34,22 @@ module replay_tb;
   // $fread puts the first byte of the file into the highest bits: turn the record round.
   reg [8*RECORD_BYTES-1:0] raw = 0;
   wire [8*RECORD_BYTES-1:0] record;
-  genvar lane;
+  genvar place;
   generate
-    for (lane = 0; lane < RECORD_BYTES; lane = lane + 1) begin : turn
-      assign record[8*lane+:8] = raw[8*(RECORD_BYTES-1-lane)+:8];
+    for (place = 0; place < RECORD_BYTES; place = place + 1) begin : turn
+      assign record[8*place+:8] = raw[8*(RECORD_BYTES-1-place)+:8];
     end
   endgenerate
-  wire [32*OUT_WORDS-1:0] result = m_axis_tdata;
   wire has_data = record[0];
   wire is_last = record[1];
 
   top dut (
     .clk(clk),
     .rst(rst),
+`ifdef MERGE_CLOCK
+    .merge_clk(merge_clk),
+    .merge_rst(rst),
+`endif
     .s_axis_tdata(record[32+:8*`IN_BYTES]),
     .s_axis_tkeep({`IN_BYTES{has_data}}),
     .s_axis_tlast(is_last),
@@ -50,6 +60,8 @@ module replay_tb;
     .m_axis_tlast(m_axis_tlast),
     .m_axis_tvalid(m_axis_tvalid),
     .m_axis_tready(m_axis_tready),
+    .log_valid(log_valid),
+    .log_refused(log_refused),
     .s_axil_awaddr({`ADDR_WIDTH{1'b0}}),
     .s_axil_awprot(3'b0),
     .s_axil_awvalid(1'b0),
@@ -72,7 +84,7 @@ module replay_tb;
   );
 
   reg [PATH_BITS-1:0] path;
-  integer stimulus, results, list, address, found;
+  integer stimulus, results, decisions, list, address, found;
   reg [63:0] patience;
   reg [31:0] seed;
 
@@ -85,8 +97,11 @@ module replay_tb;
   reg pause_in, pause_out;
 
   reg [63:0] cycles, beats, rows, stalls_in, stalls_out, ends_in, ends_out, waited;
+  reg [63:0] sent, decided, refused;
   reg more, started, taken_in, taken_out, answered, asked;
-  integer count;
+  reg [`OUT_BYTES-1:0] keep;
+  reg [32*OUT_WORDS-1:0] row;
+  integer count, lane;
 
   function [31:0] xorshift(input [31:0] state);
     begin
@@ -114,13 +129,19 @@ module replay_tb;
         + $value$plusargs("period_in=%d", period_in)
         + $value$plusargs("period_out=%d", period_out);
       if (found != 8) missing_option;
+`ifdef MERGE_CLOCK
+      found = $value$plusargs("merge_up=%d", merge_up) + $value$plusargs("merge_down=%d", merge_down);
+      if (found != 2) missing_option;
+`endif
       if (!$value$plusargs("stimulus=%s", path)) missing_option;
       stimulus = $fopen(path, "rb");
       if (!$value$plusargs("results=%s", path)) missing_option;
       results = $fopen(path, "wb");
+      if (!$value$plusargs("log=%s", path)) missing_option;
+      decisions = $fopen(path, "wb");
       if (!$value$plusargs("registers=%s", path)) missing_option;
       list = $fopen(path, "r");
-      if (stimulus == 0 || results == 0 || list == 0) fail("file");
+      if (stimulus == 0 || results == 0 || decisions == 0 || list == 0) fail("file");
       state_in = seed | 1;
       state_out = (seed ^ 32'h9e3779b8) | 1;
       phase_in = 0;
@@ -154,20 +175,53 @@ module replay_tb;
   task tick;
     begin
       clk = 1;
+`ifdef MERGE_CLOCK
+      // The second clock: merge_up edges in merge_down cycles, never at the time of the first.
+      merge_phase = merge_phase + merge_up;
+      while (merge_phase >= merge_down) begin
+        #0.01 merge_clk = 1;
+        #0.01 merge_clk = 0;
+        merge_phase = merge_phase - merge_down;
+      end
+`endif
       #1 clk = 0;
     end
   endtask
 
   task take;
     begin
-      if (m_axis_tkeep !== {`OUT_BYTES{!m_axis_tlast}}) fail("keep");
+      if (^{m_axis_tlast, m_axis_tkeep} === 1'bx) fail("unknown");
+      // The end carries no row, and every other transfer at least one.
+      if ((m_axis_tkeep == 0) != m_axis_tlast) fail("keep");
       if (m_axis_tlast) begin
         ends_out = ends_out + 1;
         if (ends_out > ends_in) fail("extra");
-      end else begin
-        if (^m_axis_tdata === 1'bx) fail("unknown");
-        rows = rows + 1;
-        $fwrite(results, "%u", result);
+      end
+      for (lane = 0; lane < `LANES; lane = lane + 1) begin
+        keep = m_axis_tkeep[lane*`OUT_BYTES+:`OUT_BYTES];
+        row = m_axis_tdata[8*lane*`OUT_BYTES+:8*`OUT_BYTES];
+        if (keep != 0) write_row;
+      end
+    end
+  endtask
+
+  task write_row;
+    begin
+      if (keep != {`OUT_BYTES{1'b1}}) fail("keep");
+      if (^row === 1'bx) fail("unknown");
+      rows = rows + 1;
+      $fwrite(results, "%u", row);
+    end
+  endtask
+
+  // Logs what the design decided in this cycle about its next input transfer with data.
+  task note_decision;
+    begin
+      if (^{log_valid, log_valid && log_refused} === 1'bx) fail("unknown");
+      if (log_valid) begin
+        decided = decided + 1;
+        refused = refused + log_refused;
+        $fwrite(decisions, "%c", {7'b0, log_refused});
       end
     end
   endtask
@@ -175,6 +229,7 @@ module replay_tb;
   task count_input;
     begin
       beats = beats + 1;
+      sent = sent + has_data;
       ends_in = ends_in + is_last;
       if (beats % PROGRESS_EVERY == 0) begin
         $display("progress %0d", beats);
@@ -198,6 +253,7 @@ module replay_tb;
       stalls_out = stalls_out + (m_axis_tvalid && !m_axis_tready);
       if (taken_in) count_input;
       if (taken_out) take;
+      note_decision;
       waited = taken_in || taken_out ? 0 : waited + 1;
       if (waited > patience) begin
         $display("stuck %0d %0d %0d %0d %0d", cycles, beats, rows, s_axis_tready, m_axis_tvalid);
@@ -219,6 +275,7 @@ module replay_tb;
       for (count = 0; count < QUIET_CYCLES; count = count + 1) begin
         #1;
         if (m_axis_tvalid !== 0) fail("extra");
+        note_decision;
         tick;
       end
     end
@@ -244,7 +301,7 @@ module replay_tb;
 
   initial begin
     cycles = 0; beats = 0; rows = 0; stalls_in = 0; stalls_out = 0;
-    ends_in = 0; ends_out = 0; waited = 0; started = 0;
+    sent = 0; decided = 0; refused = 0; ends_in = 0; ends_out = 0; waited = 0; started = 0;
     read_options;
     for (count = 0; count < RESET_CYCLES; count = count + 1) begin
       #1 tick;
@@ -255,8 +312,10 @@ module replay_tb;
     stay_quiet;
     while ($fscanf(list, "%h", address) == 1) read_register;
     $fclose(results);
+    $fclose(decisions);
     $display("cycles %0d\nbeats %0d\nresults %0d\nstalls_in %0d\nstalls_out %0d",
              cycles, beats, rows, stalls_in, stalls_out);
+    $display("sent %0d\ndecided %0d\nrefused %0d", sent, decided, refused);
     $finish(0);
   end
 endmodule

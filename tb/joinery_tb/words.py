@@ -48,11 +48,18 @@ NAMED_TYPES: dict[str, ColumnType] = {
 
 @dataclass(frozen=True)
 class Stimulus:
-    """A written stimulus file: its transfers (the end included) and the tuples in them."""
+    """A written stimulus file: its transfers (the end included) and the tuples in them.
+
+    ``places`` has for every source the transfer of each of its tuples, in the order of its file.
+    """
 
     path: Path
     transfers: int
-    tuples: dict[str, int]
+    places: dict[str, npt.NDArray[np.int64]]
+
+    @property
+    def tuples(self) -> dict[str, int]:
+        return {source: len(places) for source, places in self.places.items()}
 
 
 def parse_type(sql: str) -> ColumnType:
@@ -87,7 +94,7 @@ def encode(
     """
     layout = top["input"]
     sources = list(dict.fromkeys(flag["source"] for flag in layout["flags"]))
-    tables = {source: _read_source(Path(prepared), source) for source in sources}
+    tables = {source: read_source(Path(prepared), source) for source in sources}
     arrivals = [tables[source]["_arrival"].to_numpy() for source in sources]
     transfer_of = _transfers(Path(prepared), arrivals, pair=pair)
     count = int(transfer_of[-1]) + 1 if len(transfer_of) else 0
@@ -95,8 +102,8 @@ def encode(
     records = np.zeros((count + 1, 1 + record_words(layout)), dtype="<u4")
     records[:count, 0] = DATA
     records[count, 0] = LAST
-    for source, arrival in zip(sources, arrivals, strict=True):
-        rows = transfer_of[arrival]
+    places = {source: transfer_of[a] for source, a in zip(sources, arrivals, strict=True)}
+    for source, rows in places.items():
         for flag in _of_source(layout["flags"], source):
             _insert(records[:, 1:], rows, flag, np.ones(len(rows), np.uint64))
         fields = list(_of_source(layout["fields"], source))
@@ -104,7 +111,7 @@ def encode(
         for field in fields:
             _insert(records[:, 1:], rows, field, columns[field["column"]])
     records.tofile(path)
-    return Stimulus(Path(path), count + 1, {source: len(tables[source]) for source in sources})
+    return Stimulus(Path(path), count + 1, places)
 
 
 def decode(top: Mapping[str, Any], path: str | Path) -> pa.Table:
@@ -119,7 +126,8 @@ def decode(top: Mapping[str, Any], path: str | Path) -> pa.Table:
         raise DesignError(f"The design gave a value that its column can't hold: {error}") from None
 
 
-def _read_source(prepared: Path, source: str) -> pa.Table:
+def read_source(prepared: Path, source: str) -> pa.Table:
+    """Return the tuples of one source of a prepared input."""
     path = prepared / f"{source}.parquet"
     if not path.is_file():
         raise JoineryError(f"{prepared} holds no tuples of {source}: there is no {path.name}")
