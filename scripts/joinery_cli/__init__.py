@@ -1,1 +1,4 @@
-"""The `joinery` command."""
+"""The `joinery` command.
+
+Modules here import the rest of Joinery inside functions, so that `joinery --help` answers at once.
+"""

@@ -44,8 +44,8 @@ def bench_golden(
 
     The first scale runs a second time with spark-submit on a cluster of ``workers`` on this
     machine; ``same_rows`` tells whether it found the same rows (None where there is nothing to hold
-    a run against). Each time includes reading, writing
-    and planning; starting Spark is left out, and so is a first small run that warms it up.
+    a run against). Each time includes reading, writing and planning; starting Spark is left out,
+    and so is a first small run that warms it up.
     """
     with tempfile.TemporaryDirectory(prefix="joinery-bench-") as place:
         folder = Path(place)
@@ -97,6 +97,8 @@ def _row(master: str, scale: int, rows: int, result: GoldenResult) -> dict[str, 
         "results": result.rows,
         "seconds": result.seconds,
         "seconds_per_million": round(result.seconds / (2 * size / 1e6), 3),
+        "spark_version": result.versions["spark"],
+        "java_version": result.versions["java"],
     }
 
 

@@ -7,14 +7,32 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from joinery_gen.query import JoineryError
+from joinery_gen.data import prepare
+from joinery_gen.engines import plan
+from joinery_gen.generate import generate
 from joinery_tb import toolchain
-from joinery_tb.design import Design
+from joinery_tb.design import Design, DesignError
 from joinery_tb.replay import replay
 from joinery_tb.runner import run_cocotb
 from joinery_tb.words import encode
 
-__all__ = ["bench_replay"]
+from .common import read_query
+
+__all__ = ["bench_generated", "bench_replay"]
+
+
+def bench_generated(
+    tuples: int = 20_000, cores: int = 16, sim: str = "verilator", repeats: int = 3
+) -> list[dict[str, Any]]:
+    """Bench the handshake join of ``tick_band`` on the first ``tuples`` of the ``ticks`` set."""
+    chosen = plan(read_query("tick_band"), "handshake", {"cores": cores})
+    with tempfile.TemporaryDirectory(prefix="joinery-bench-") as folder:
+        design, prepared = Path(folder, "design"), Path(folder, "input")
+        generate(chosen, design)
+        prepare(chosen.query, ["ticks"], prepared, limit=tuples)
+        about = {"query": chosen.query.name, "cores": cores, "tuples": tuples}
+        rows = bench_replay(design, prepared, sims=(sim,), repeats=repeats)
+    return [about | row for row in rows]
 
 
 def bench_replay(
@@ -26,7 +44,7 @@ def bench_replay(
 ) -> list[dict[str, Any]]:
     """Drive one design with one stimulus both ways; return a row per driver and simulator.
 
-    Both must give the same results in the same cycles, or ``JoineryError`` is raised. Each time is
+    Both must give the same results in the same cycles, or ``DesignError`` is raised. Each time is
     the best of ``repeats`` runs. cocotb's leaves out the start of the simulator, replay's does not.
     """
     design = Design(directory)
@@ -51,7 +69,7 @@ def _compare_drivers(
     )
     same = (folder / "driven").read_bytes() == (folder / "replayed").read_bytes()
     if not same or driven["cycles"] != best.cycles:
-        raise JoineryError(
+        raise DesignError(
             f"cocotb and the replay harness disagree on {sim}: {driven['cycles']} and "
             f"{best.cycles} cycles, {'the same' if same else 'different'} results"
         )
@@ -81,6 +99,6 @@ def _row(driver: str, sim: str, cycles: int, seconds: float, cocotb: float) -> d
         "seconds": round(seconds, 4),
         "cycles_per_second": round(cycles / seconds),
         "speedup": round(cocotb / seconds, 1),
-        "simulator_version": toolchain.version(sim),
+        f"{sim}_version": toolchain.version(sim),
         "cocotb_version": metadata.version("cocotb"),
     }

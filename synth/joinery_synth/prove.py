@@ -29,17 +29,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from amaranth.back import rtlil
+from amaranth.back import rtlil  # type: ignore[attr-defined] # not in the stubs
 
 __all__ = ["MODES", "ProofError", "ProofResult", "prove"]
 
 MODES = ("reach", "bmc", "induction")
 
 PREPARE = "read_rtlil design.il; hierarchy -top top; proc; flatten; opt_clean; memory_collect"
-TO_SMT = "memory_nordff; opt_clean; chformal -lower; dffunmap; opt_clean; check -assert; write_smt2 -wires design.smt2"
+TO_SMT = (
+    "memory_nordff; opt_clean; chformal -lower; dffunmap; opt_clean; check -assert; "
+    "write_smt2 -wires design.smt2"
+)
 TO_AIG = (
-    "memory_map; opt; chformal -lower; formalff -clk2ff; techmap; opt_clean; dffunmap; aigmap; "
-    "write_aiger -ascii -zinit design.aag"
+    # Registers stay without an enable: Yosys would leave undefined what one does not take.
+    "memory_map; opt -nodffe -nosdff; chformal -lower; formalff -clk2ff; techmap; opt_clean; "
+    "dffunmap; aigmap; write_aiger -ascii -zinit design.aag"
 )
 
 LANES = 1 << 16

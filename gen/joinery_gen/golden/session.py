@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,9 +66,34 @@ def start_spark(master: str | None = None) -> SparkSession:
         # A laptop's host name may resolve to nothing, or to an address that changes.
         conf.set("spark.driver.host", "127.0.0.1")
         conf.set("spark.driver.bindAddress", "127.0.0.1")
-    context = _start_context(conf)
-    context.setLogLevel("ERROR")
-    return SparkSession(context)
+    with _signals_held():
+        context = _start_context(conf)
+        context.setLogLevel("ERROR")
+        return SparkSession(context)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let Ctrl-C and a request to end wait until Spark has started.
+
+    A JVM whose start is broken off would stay for ever. The handler for Ctrl-C that Spark puts in
+    place goes too: it talks to the JVM in the middle of whatever else is being said to it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals never come here
+        return
+    came: list[int] = []
+    before = {
+        each: signal.signal(each, lambda number, frame: came.append(number))
+        for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _start_context(conf: SparkConf) -> SparkContext:

@@ -1,0 +1,35 @@
+"""``joinery demo``: two queries over real data, proved right from end to end."""
+
+import click
+
+from .common import json_option, read_query
+from .verify import report, verify
+
+DEMO = {"flights_weather": ["flights", "weather"], "tick_band": ["ticks"]}
+"""The queries, and the data sets of each."""
+
+
+@click.command("demo")
+@json_option
+@click.pass_context
+def demo_command(ctx: click.Context, as_json: bool) -> None:
+    """Verify two queries on all rows of real data.
+
+    Flights are joined with the weather at their airport and hour, and trades of an E-mini future
+    with others of nearly the same price and volume: handshake engine, Verilator, Spark.
+
+    \b
+    Example:
+      joinery demo
+    """
+    from joinery_gen.golden.session import start_spark
+
+    spark = start_spark()
+    try:
+        found = [
+            verify(read_query(name), data, engine="handshake", spark=spark)
+            for name, data in DEMO.items()
+        ]
+    finally:
+        spark.stop()
+    report(ctx, found, [each.as_dict() for each in found] if as_json else None)

@@ -1,0 +1,320 @@
+"""``joinery verify``: gen, sim, golden and compare in one go. ``verify`` is the same for Python."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .common import (
+    cell,
+    data_options,
+    json_option,
+    make_table,
+    master_option,
+    plan_options,
+    print_json,
+    print_table,
+    query_argument,
+    read_query,
+    say,
+    show_option,
+    sim_options,
+)
+from .results import prepare_input, print_differences
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.table import Table
+
+    from joinery_gen.compare import Comparison
+    from joinery_gen.data import Prepared
+    from joinery_gen.query import Query
+    from joinery_tb.design import Design
+
+__all__ = ["Verification", "verdict_table", "verify"]
+
+ERRORS = (
+    "a tuple left its window while still in range; raise rows_left and rows_right with --set",
+    "a tuple came later than the SLACK of the query allows",
+)
+"""What the bits of the register ``errors`` mean, and what to do."""
+
+
+@dataclass
+class Verification:
+    """What a verification found.
+
+    ``verdict`` is ``equal`` or ``different`` (rows or late tuples), or ``failed`` where the design
+    misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
+    for a run that the cycle model does not know: with stalls, refused tuples or a second clock. Where
+    tuples were refused, the rows are held against those of the accepted ones.
+    """
+
+    query: str
+    query_hash: str
+    engine: str
+    parameters: dict[str, int | str]
+    simulator: str
+    simulator_version: str
+    tuples: dict[str, int]
+    tuples_in: int
+    dropped: dict[str, int]
+    refused: dict[str, int] = field(default_factory=dict)
+    dropped_results: int | None = None
+    hardware_rows: int | None = None
+    golden_rows: int | None = None
+    missing: int | None = None
+    extra: int | None = None
+    duplicated: int | None = None
+    late_hardware: int | None = None
+    late_golden: int | None = None
+    cycles: int | None = None
+    predicted_cycles: int | None = None
+    verdict: str = "failed"
+    error: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    comparison: "Comparison | None" = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for JSON, with the first different rows as ``differences``."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        comparison = told.pop("comparison")
+        return told | {"differences": comparison.as_dict()["differences"] if comparison else []}
+
+
+def verify(
+    query: "Query",
+    data: Sequence[str],
+    *,
+    engine: str | None = None,
+    settings: Mapping[str, int | str] | None = None,
+    verilog: Path | None = None,
+    sim: str = "verilator",
+    stall_in: float = 0.0,
+    stall_out: float = 0.0,
+    seed: int = 1,
+    keep: Path | None = None,
+    master: str | None = None,
+    spark: "SparkSession | None" = None,
+    show: int = 10,
+    **input_options: Any,
+) -> Verification:
+    """Generate the hardware of ``query``, run it on ``data``, and hold its rows against Spark's.
+
+    ``verilog`` is a folder that ``gen`` wrote, to be used as it is now. ``keep`` is a folder for
+    the design, the prepared input and both results, which otherwise go. A running session given as
+    ``spark`` is used, and left running. ``input_options`` are those of ``prepare``: ``order_by``,
+    ``on_bad_row`` and ``limit``.
+    """
+    from joinery_gen.compare import compare
+    from joinery_gen.cycles import predict_cycles
+    from joinery_gen.golden import run_golden
+    from joinery_tb.design import DesignError
+    from joinery_tb.replay import simulate
+    from joinery_tb.toolchain import check_simulator
+
+    check_simulator(sim)
+    steps = _Steps(query.name)
+    with _folder(keep) as folder:
+        out, golden = folder / "out.parquet", folder / "golden.parquet"
+        with steps("generate"):
+            design = _design(query, engine, settings, verilog, folder / "design")
+        with steps("prepare"):
+            prepared = prepare_input(query, folder / "input", data=data, **input_options)
+        found = _start(query, design, prepared, sim, steps)
+        try:
+            with steps("simulate"):
+                report = simulate(
+                    design.directory,
+                    prepared.folder,
+                    out,
+                    accepted=folder / "accepted",
+                    sim=sim,
+                    stall_in=stall_in,
+                    stall_out=stall_out,
+                    seed=seed,
+                )
+        except DesignError as error:
+            found.error = str(error)
+            return found
+        run, found.refused = report.replay, report.refused
+        refused_any = any(report.refused.values())
+        accepted = folder / "accepted" if refused_any else prepared.folder
+        with steps("golden"):
+            truth = run_golden(query, accepted, golden, master=master, spark=spark)
+        with steps("compare"):
+            found.comparison = compare(out, golden, show=show)
+            if not (stall_in or stall_out or refused_any or design.has_merge_clock):
+                found.predicted_cycles = predict_cycles(design.top, prepared.folder, golden)
+        found.cycles = run.cycles
+        found.late_hardware, found.late_golden = run.registers.get("late", 0), truth.late
+        _judge(found, found.comparison)
+        found.dropped_results = run.registers["dropped_results"]
+        found.error = _complaint(run.registers)
+        if found.error:
+            found.verdict = "failed"
+    return found
+
+
+def _complaint(registers: Mapping[str, int]) -> str | None:
+    """What the design says may have cost results, or None."""
+    told = [text for bit, text in enumerate(ERRORS) if registers["errors"] >> bit & 1]
+    if registers["dropped_results"]:
+        told.append(f"{registers['dropped_results']:,} results were dropped, as the policy allows")
+    return "; ".join(told) or None
+
+
+def _design(
+    query: "Query",
+    engine: str | None,
+    settings: Mapping[str, int | str] | None,
+    verilog: Path | None,
+    folder: Path,
+) -> "Design":
+    """Generate the design into ``folder``, or check that the one in ``verilog`` is the query's."""
+    from joinery_gen.engines import plan
+    from joinery_gen.generate import generate
+    from joinery_gen.query import JoineryError
+    from joinery_tb.design import Design
+
+    if verilog is None:
+        generate(plan(query, engine, settings), folder)
+        return Design(folder)
+    if engine or settings:
+        raise JoineryError(
+            f"The design in {verilog} has its engine and parameters already; "
+            "leave out --engine and --set"
+        )
+    design = Design(verilog)
+    made_of = design.top["query"]["hash"]
+    if made_of != query.hash:
+        raise JoineryError(
+            f"{verilog} holds the design of another query, {design.top['name']} ({made_of}, not "
+            f"{query.hash}); write the one of {query.name} with: joinery gen QUERY -o {verilog}"
+        )
+    return design
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """Lend the folder to keep, or one that goes at the end."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="joinery-verify-") as folder:
+        yield Path(folder)
+
+
+class _Steps:
+    """Tells a person which step has begun, and remembers how long each took."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        say(f"{self.name}: {step} ...")
+        started = time.monotonic()
+        yield
+        self.seconds[step] = round(time.monotonic() - started, 1)
+
+
+def _start(
+    query: "Query", design: "Design", prepared: "Prepared", sim: str, steps: _Steps
+) -> Verification:
+    from joinery_tb.toolchain import version
+
+    return Verification(
+        query=query.name,
+        query_hash=query.hash,
+        engine=design.top["engine"],
+        parameters=design.top["parameters"],
+        simulator=sim,
+        simulator_version=version(sim),
+        tuples=prepared.rows,
+        tuples_in=sum(prepared.rows.values()),
+        dropped=prepared.dropped,
+        seconds=steps.seconds,
+    )
+
+
+def _judge(found: Verification, comparison: "Comparison") -> None:
+    found.hardware_rows, found.golden_rows = comparison.hardware_rows, comparison.golden_rows
+    found.missing, found.extra = comparison.missing, comparison.extra
+    found.duplicated = comparison.duplicated
+    same_late = found.late_hardware == found.late_golden
+    found.verdict = comparison.verdict if same_late else "different"
+
+
+HIDDEN = {"query", "query_hash", "error", "dropped", "comparison"}
+
+
+def verdict_table(found: Sequence[Verification]) -> "Table":
+    """Lay out verifications side by side, under the names of their queries."""
+    table = make_table(None, [])
+    for name in ("", *(one.query for one in found)):
+        table.add_column(name)
+    for each in fields(Verification):
+        if each.name not in HIDDEN:
+            table.add_row(each.name, *(cell(getattr(one, each.name)) for one in found))
+    return table
+
+
+@click.command("verify")
+@query_argument
+@data_options
+@plan_options
+@click.option(
+    "--verilog",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Take the design from this folder, which `joinery gen` wrote, as it is now.",
+)
+@sim_options
+@master_option
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the design, the prepared input and both results in this folder.",
+)
+@show_option
+@json_option
+@click.pass_context
+def verify_command(
+    ctx: click.Context, query: str, data: Sequence[str], as_json: bool, **options: Any
+) -> None:
+    """Prove QUERY's hardware right on data: gen, sim, golden, compare.
+
+    Prints one table with the verdict; the exit code is 1 where a row differs or the design
+    misbehaves.
+
+    \b
+    Examples:
+      joinery verify gen/queries/flights_weather.cql --data flights --data weather
+      joinery verify my.cql --data r=left.csv --data s=right.parquet --engine nested_loop
+      joinery verify gen/queries/tick_band.cql --data ticks --limit 5000 --sim icarus --json
+    """
+    found = verify(read_query(query), data, **options)
+    report(ctx, [found], found.as_dict() if as_json else None)
+
+
+def report(ctx: click.Context, found: Sequence[Verification], as_json: Any = None) -> None:
+    """Print verifications, as JSON if that is given, and end with the exit code they call for."""
+    if as_json is not None:
+        print_json(as_json)
+    else:
+        for one in found:
+            print_differences(one.comparison.differences if one.comparison else ())
+        print_table(verdict_table(found))
+    for one in found:
+        if one.error:
+            say(f"joinery: {one.query}: {one.error}")
+    ctx.exit(0 if all(one.verdict == "equal" for one in found) else 1)
