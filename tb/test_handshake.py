@@ -103,19 +103,19 @@ def configurations(draw):
     predicate = draw(st.sampled_from([EQUAL, BAND, ALL, NONE, MIXED]))
     rows_left, rows_right = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     cores = draw(st.integers(1, min(rows_left, rows_right)))
-    return dict(
-        pair=pair_of(predicate),
-        rows_left=rows_left,
-        rows_right=rows_right,
-        cores=cores,
-        comparators=draw(st.integers(1, -(-max(rows_left, rows_right) // cores))),
-        storage=draw(st.sampled_from(["registers", "memory"])),
-        flow=draw(st.sampled_from(["chain", "broadcast"])),
-        lanes=draw(st.sampled_from([n for n in (1, 2, 4) if n <= cores])),
-        ops_per_stage=draw(st.integers(1, 3)),
-        fan_in=draw(st.integers(2, 4)),
-        merge_depth=draw(st.integers(1, 3)),
-    )
+    return {
+        "pair": pair_of(predicate),
+        "rows_left": rows_left,
+        "rows_right": rows_right,
+        "cores": cores,
+        "comparators": draw(st.integers(1, -(-max(rows_left, rows_right) // cores))),
+        "storage": draw(st.sampled_from(["registers", "memory"])),
+        "flow": draw(st.sampled_from(["chain", "broadcast"])),
+        "lanes": draw(st.sampled_from([n for n in (1, 2, 4) if n <= cores])),
+        "ops_per_stage": draw(st.integers(1, 3)),
+        "fan_in": draw(st.integers(2, 4)),
+        "merge_depth": draw(st.integers(1, 3)),
+    }
 
 
 STALLED = st.sampled_from(sorted(STALLS)).map(STALLS.__getitem__)

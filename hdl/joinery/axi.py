@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Module, Mux, Shape, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -37,7 +37,10 @@ COUNTERS = {
 
 @dataclass(frozen=True)
 class Register:
-    """One 32-bit register as a host sees it."""
+    """One 32-bit register as a host sees it.
+
+    ``access`` is ``ro``, or ``pulse``: a 1 written to it acts once, and it reads as 0.
+    """
 
     name: str
     address: int
@@ -55,7 +58,7 @@ def register_map(
         ("version", "ro", "Joinery's version, a byte each for major, minor and patch", version),
         ("query_hash_lo", "ro", "Low half of the query's hash", query_hash & 0xFFFFFFFF),
         ("query_hash_hi", "ro", "High half of the query's hash", query_hash >> 32),
-        ("control", "rw", "Write 1 to set counters and errors to zero; reads as 0", 0),
+        ("control", "pulse", "Write 1 to set counters and errors to zero; reads as 0", 0),
     ]
     flags = "; ".join(f"bit {bit}: {text}" for bit, text in enumerate(JoinEngine.ERRORS))
     rows.append(
@@ -65,7 +68,7 @@ def register_map(
     for name, description in COUNTERS.items():
         rows.append((f"{name}_lo", "ro", f"{description}; reading holds the high half", 0))
         rows.append((f"{name}_hi", "ro", f"High half, as it was when {name}_lo was read", 0))
-    return [Register(name, 4 * k, *rest) for k, (name, *rest) in enumerate(rows)]
+    return [Register(row[0], 4 * k, *row[1:]) for k, row in enumerate(rows)]
 
 
 class AxiLiteRegisters(wiring.Component):
@@ -79,6 +82,25 @@ class AxiLiteRegisters(wiring.Component):
     counters : mapping of str to int
         Bits of what is added to each counter in a cycle.
     """
+
+    count_errors: Signal
+    awaddr: Signal
+    awvalid: Signal
+    awready: Signal
+    wdata: Signal
+    wstrb: Signal
+    wvalid: Signal
+    wready: Signal
+    bresp: Signal
+    bvalid: Signal
+    bready: Signal
+    araddr: Signal
+    arvalid: Signal
+    arready: Signal
+    rdata: Signal
+    rresp: Signal
+    rvalid: Signal
+    rready: Signal
 
     def __init__(self, registers: Sequence[Register], counters: Mapping[str, int]) -> None:
         self.registers = registers
@@ -133,7 +155,7 @@ class AxiLiteRegisters(wiring.Component):
             m.d.sync += [self.bvalid.eq(1), self.bresp.eq(0b10)]
             with m.Switch(self.awaddr[2:]):
                 for register in self.registers:
-                    if register.access == "rw":
+                    if register.access == "pulse":
                         with m.Case(register.address // 4):
                             m.d.comb += zero.eq(self.wdata[0] & self.wstrb[0])
                             m.d.sync += self.bresp.eq(0)
@@ -181,6 +203,19 @@ class JoinShell(wiring.Component):
     log_valid, log_refused : Out(1)
         The acceptance log: an input beat with data has been decided on, and was refused.
     """
+
+    s_axis_tdata: Signal
+    s_axis_tkeep: Signal
+    s_axis_tlast: Signal
+    s_axis_tvalid: Signal
+    s_axis_tready: Signal
+    m_axis_tdata: Signal
+    m_axis_tkeep: Signal
+    m_axis_tlast: Signal
+    m_axis_tvalid: Signal
+    m_axis_tready: Signal
+    log_valid: Signal
+    log_refused: Signal
 
     def __init__(
         self,
@@ -307,15 +342,16 @@ class JoinShell(wiring.Component):
             came_right.eq(entering & engine.i.payload.has_right),
         ]
         rows = sum(self.m_axis_tkeep[number * self.output_bytes] for number in range(engine.lanes))
-        m.d.comb += [
-            bank.count_cycles.eq(running | self.s_axis_tvalid),
-            bank.count_accepted_left.eq(came_left & ~engine.refused),
-            bank.count_accepted_right.eq(came_right & ~engine.refused),
-            bank.count_refused.eq(engine.refused),
-            bank.count_results.eq(Mux(leaving, rows, 0)),
-            bank.count_dropped_results.eq(engine.dropped),
-            bank.count_errors.eq(engine.errors),
-            bank.count_stall_input.eq(self.s_axis_tvalid & ~self.s_axis_tready),
-            bank.count_stall_output.eq(self.m_axis_tvalid & ~self.m_axis_tready),
-            bank.count_stall_engine.eq(engine.stalled),
-        ]
+        counted: dict[str, ValueLike] = {
+            "cycles": running | self.s_axis_tvalid,
+            "accepted_left": came_left & ~engine.refused,
+            "accepted_right": came_right & ~engine.refused,
+            "refused": engine.refused,
+            "results": Mux(leaving, rows, 0),
+            "dropped_results": engine.dropped,
+            "stall_input": self.s_axis_tvalid & ~self.s_axis_tready,
+            "stall_output": self.m_axis_tvalid & ~self.m_axis_tready,
+            "stall_engine": engine.stalled,
+        }
+        m.d.comb += bank.count_errors.eq(engine.errors)
+        m.d.comb += [getattr(bank, f"count_{name}").eq(value) for name, value in counted.items()]

@@ -5,10 +5,12 @@ each (then the left one counts as first), or the end of the input; so the arriva
 the data, and the result does not depend on stalls.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from amaranth.hdl import Signal
 from amaranth.lib import data, stream, wiring
 
 from .expr import Bool, Expr, columns_of
@@ -128,9 +130,13 @@ class JoinEngine(wiring.Component):
 
     i: stream.Interface
     o: stream.Interface
+    stalled: Signal
+    decided: Signal
+    refused: Signal
+    dropped: Signal
+    errors: Signal
     pair: JoinPair
     lanes: int
-    predicted: dict[str, Any]  # cycles and resources, as known before anything runs
     domains: tuple[str, ...] = ("sync",)  # the clocks that the engine runs on
 
     def __init__(self, pair: JoinPair, *, lanes: int = 1) -> None:
@@ -149,6 +155,11 @@ class JoinEngine(wiring.Component):
                 "errors": wiring.Out(len(self.ERRORS)),
             }
         )
+
+    @property
+    @abstractmethod
+    def predicted(self) -> dict[str, Any]:
+        """Cycles and resources as they are known before anything runs, for ``top.json``."""
 
 
 def split_rows(rows: int, parts: int) -> Sequence[int]:

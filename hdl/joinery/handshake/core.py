@@ -72,6 +72,20 @@ class JoinCore(wiring.Component):
     o : Out(stream.Signature(pair.match))
     """
 
+    command: Any
+    shift_left: Signal
+    shift_right: Signal
+    i_left: Any
+    o_left: Any
+    i_right: Any
+    o_right: Any
+    probe_left: Any
+    probe_right: Any
+    room: Signal
+    busy: Signal
+    dropped: Signal
+    o: stream.Interface
+
     def __init__(
         self,
         pair: JoinPair,

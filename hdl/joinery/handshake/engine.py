@@ -103,8 +103,6 @@ class HandshakeJoin(JoinEngine):
         enough.
     """
 
-    stalled: Signal
-
     def __init__(
         self,
         pair: JoinPair,
@@ -125,10 +123,10 @@ class HandshakeJoin(JoinEngine):
         ops_per_stage: int = 2,
         bound: TimeBound | None = None,
     ) -> None:
-        for name, value in (("left", rows_left), ("right", rows_right)):
-            if not isinstance(value, int) or value < 1:
+        for side, rows in (("left", rows_left), ("right", rows_right)):
+            if not isinstance(rows, int) or rows < 1:
                 raise ValueError(
-                    f"The {name} window must have a positive number of rows, not {value!r}"
+                    f"The {side} window must have a positive number of rows, not {rows!r}"
                 )
         if not isinstance(cores, int) or not 1 <= cores <= min(rows_left, rows_right):
             raise ValueError(

@@ -1,5 +1,7 @@
 """Time windows on an engine that keeps rows: did a tuple leave while others could still find it?"""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -33,6 +35,14 @@ class WindowGuard(wiring.Component):
     o_gone, o_late : Out(1)
         A tuple left while still in range; a tuple came later than the slack allows.
     """
+
+    clear: Signal
+    enter_left: Signal
+    enter_right: Signal
+    left: Any
+    right: Any
+    o_gone: Signal
+    o_late: Signal
 
     def __init__(
         self, bound: TimeBound, left: Schema, right: Schema, *, rows_left: int, rows_right: int

@@ -1,6 +1,7 @@
 """Testing a row against rows of the other stream, several at a time."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -120,6 +121,12 @@ class Prober(wiring.Component):
     o : Out(stream.Signature(pair.match))
     """
 
+    probe: Any
+    rows: Sequence[Any]
+    valid: Signal
+    room: Signal
+    busy: Signal
+    dropped: Signal
     o: stream.Interface
 
     def __init__(
@@ -185,7 +192,8 @@ class Prober(wiring.Component):
         m.submodules.expander = expander = Expander(self.pair, side=self.side, ways=self.ways)
 
         # The columns that leave travel beside the predicate, and so do the marks of what is tested.
-        tested, hit = self.valid, Signal(layout, name="kept")
+        tested: Signal = self.valid
+        hit: Any = Signal(layout, name="kept")
         for row, kept in ((self.probe, hit.probe), *zip(self.rows, hit.rows, strict=True)):
             for name in dict(kept.shape()):
                 m.d.comb += kept[name].eq(row[name])

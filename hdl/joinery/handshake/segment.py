@@ -1,5 +1,8 @@
 """A core's share of one window: a queue of rows, read several at a time by index."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -40,6 +43,14 @@ class Segment(wiring.Component):
     index : In(range(span))
     o : Out(slot).array(ways)
     """
+
+    clear: Signal
+    shift: Signal
+    i: Any
+    newest: Any
+    oldest: Any
+    index: Signal
+    o: Sequence[Any]
 
     def __init__(self, row: data.StructLayout, *, rows: int, ways: int, span: int) -> None:
         for name, value in (("rows", rows), ("ways", ways)):
@@ -114,7 +125,7 @@ class MemorySegment(Segment):
         word_after, bank_after = Signal.like(word), Signal.like(bank)
         full = Signal()  # all places hold rows; before that, those ahead of the next do
         wraps = Signal()
-        newest = Signal(self.slot)
+        newest: Any = Signal(self.slot)
         m.d.comb += wraps.eq(
             (word == self.words - 1) & (bank == (self.rows - 1) % self.ways)
         )  # this is the last place of the ring

@@ -1,5 +1,7 @@
 """The one place where the cores are told what to do, and where a tuple is let in or refused."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -55,6 +57,21 @@ class Sequencer(wiring.Component):
 
     NOTICE = 2
     """Scans that still come, counted from the cycle after ``room`` went low: two registers."""
+
+    i: stream.Interface
+    command: Any
+    shift_left: Signal
+    shift_right: Signal
+    left: Any
+    right: Any
+    probe_left: Any
+    probe_right: Any
+    room: Signal
+    busy: Signal
+    o_end: stream.Interface
+    stalled: Signal
+    decided: Signal
+    refused: Signal
 
     def __init__(
         self,

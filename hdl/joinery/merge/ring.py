@@ -85,7 +85,13 @@ class RingNode(wiring.Component):
 
     i: stream.Interface
     o: stream.Interface
+    i_up: Any
+    i_down: Any
+    o_up: Any
+    o_down: Any
     level: Signal
+    level_up: Signal
+    level_down: Signal
     busy: Signal
 
     def __init__(self, shape: ShapeLike, *, depth: int, hops: int, keeps: str, first: bool) -> None:
@@ -143,9 +149,9 @@ class RingNode(wiring.Component):
         self, m: Module, turn_up: Signal, turn_down: Signal, kept: Signal
     ) -> tuple[Any, Any, Any]:
         """Return which ports are taken by what comes from below, from above, and from ``i``."""
-        up, down, own, first, second = (
-            Signal(CLAIM, name=f"claim_{name}") for name in ("up", "down", "own", "first", "second")
-        )
+        names = ("up", "down", "own", "first", "second")
+        claims: list[Any] = [Signal(CLAIM, name=f"claim_{name}") for name in names]
+        up, down, own, first, second = claims
         m.d.comb += own.eq(Cat(self.i.valid, 1, 0, self.level < self.depth - kept))
         for way, claim, link, turn in (
             ("up", up, self.i_up, turn_up),
@@ -175,8 +181,8 @@ class RingNode(wiring.Component):
 
     def _pick(self, m: Module, name: str, claim: Any, taken: Value) -> tuple[Value, Value]:
         """Choose a port for a transfer among those not taken; return it, and what is then taken."""
-        port = Signal(PORTS, name=f"{name}_port")
-        free = Signal(PORTS, name=f"{name}_free")
+        port: Any = Signal(PORTS, name=f"{name}_port")
+        free: Any = Signal(PORTS, name=f"{name}_free")
         rather_up = Signal(name=f"{name}_rather_up")
         away = Signal(name=f"{name}_away")
         m.d.comb += [
@@ -236,8 +242,8 @@ class RingNode(wiring.Component):
 class RingNetwork(MergingNetwork):
     """Spread the results over the buffers of all inputs, and collect them without more buffers.
 
-    Latency: 2 cycles, and 1 for each level of the tree, if nothing is in the way. Throughput: one
-    transfer per cycle in each lane; an input gives one per cycle, and its results reach all lanes.
+    Latency: 1 cycle (2 where the FIFOs are in block RAM), and 1 for each level of the tree, if
+    nothing is in the way. Throughput: one transfer per cycle in each lane, from any input.
 
     Results may overtake each other, also those of one input. ``i[k].ready`` depends on registers
     alone; an input is refused only while both links to its node are occupied and neither transfer
