@@ -1,7 +1,7 @@
 """Merging networks: they bring the results of many cores to one or a few outputs.
 
 All have the interface of ``MergingNetwork`` and none loses, repeats or invents a result, under any
-pattern of stalls; ``tb/test_merge.py`` proves it on small instances.
+pattern of stalls; ``tb/test_merge_proofs.py`` proves it on small instances.
 """
 
 from .crossing import MERGE_DOMAIN, CrossedNetwork

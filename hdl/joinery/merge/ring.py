@@ -10,9 +10,10 @@ Where this goes past the thesis:
 
 - The thesis stops the cores before a FIFO is full. Here a full FIFO is a port that is not there:
   the two transfers of the ring have the two links, and ``i.ready`` falls when no port is left.
-- A transfer prefers a neighbour whose buffer holds fewer by two at least, since a hop takes a cycle
-  and the buffer it turns away from must not run dry meanwhile. So whenever a transfer is at a node,
-  some FIFO has one to give in the next cycle, and no cycle of the output is lost.
+- A transfer prefers a neighbour whose buffer holds fewer by two at least (three in block RAM),
+  since a hop takes a cycle and the buffer it turns away from must not run dry meanwhile. So
+  whenever a transfer is at a node, some FIFO has one to give in the next cycle, and no cycle of
+  the output is lost.
 - A transfer that has hopped as often as there are nodes asks for the FIFO wherever it comes, and
   goes straight on if it cannot have it.
 - That is not enough where FIFOs stay full: the tree empties a place at each node once in a round,
@@ -100,6 +101,7 @@ class RingNode(wiring.Component):
         self.hops = hops
         self.keeps = keeps
         self.first = first
+        self.lead = 2 if depth > Queue.BLOCK_DEPTH else 1  # cycles that a transfer takes through
         self.key = (shape, depth, hops, keeps, first)
         link = link_layout(shape, hops)
         super().__init__(
@@ -152,15 +154,23 @@ class RingNode(wiring.Component):
         names = ("up", "down", "own", "first", "second")
         claims: list[Any] = [Signal(CLAIM, name=f"claim_{name}") for name in names]
         up, down, own, first, second = claims
-        m.d.comb += own.eq(Cat(self.i.valid, 1, 0, self.level < self.depth - kept))
+        m.d.comb += [
+            own.valid.eq(self.i.valid),
+            own.upward.eq(1),  # where both neighbours are as good
+            own.room.eq(self.level < self.depth - kept),
+        ]
         for way, claim, link, turn in (
             ("up", up, self.i_up, turn_up),
             ("down", down, self.i_down, turn_down),
         ):
             # The kept place is for the transfer that has its turn in the direction kept for.
-            room = own.room | (turn & (self.level != self.depth)) if way == self.keeps else own.room
-            urgent = turn | (link.hops == self.hops)
-            m.d.comb += claim.eq(Cat(link.valid, C(way == "up", 1), urgent, room))
+            mine = turn & (self.level != self.depth) if way == self.keeps else 0
+            m.d.comb += [
+                claim.valid.eq(link.valid),
+                claim.upward.eq(way == "up"),
+                claim.urgent.eq(turn | (link.hops == self.hops)),
+                claim.room.eq(own.room | mine),
+            ]
 
         up_first = Signal()
         m.d.comb += up_first.eq(Cat(self.i_up.hops, turn_up) >= Cat(self.i_down.hops, turn_down))
@@ -195,8 +205,8 @@ class RingNode(wiring.Component):
                 )
             ),
             away.eq(
-                (free.up & (self.level_up + 1 < self.level))
-                | (free.down & (self.level_down + 1 < self.level))
+                (free.up & (self.level_up + self.lead < self.level))
+                | (free.down & (self.level_down + self.lead < self.level))
             ),
             port.own.eq(free.own & claim.room & (claim.urgent | ~away)),
             port.up.eq(~port.own & free.up & (rather_up | ~free.down)),
