@@ -13,6 +13,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -165,11 +166,11 @@ def test_wrong_rows_are_found(run: Run) -> None:
     rows = good.to_pylist()
     changed = [*rows[:5], rows[5] | {"item": 77}, *rows[6:]]
     for wrong, counts, shown in (
-        (changed, (1, 1, 0), "77"),
-        (rows[:7] + rows[8:], (1, 0, 0), str(rows[7]["cost"])),
-        ([*rows, rows[9]], (0, 0, 1), str(rows[9]["cost"])),
+        (changed, (1, 1, 0), [f"row 5: item 77 instead of {rows[5]['item']}", "left_arrival"]),
+        (rows[:7] + rows[8:], (1, 0, 0), [str(rows[7]["cost"]), "left_arrival"]),
+        ([*rows, rows[9] | {"_row": 500}], (0, 0, 1), [str(rows[9]["cost"]), "500"]),
     ):
-        pq.write_table(type(good).from_pylist(wrong, schema=good.schema), "wrong.parquet")
+        pq.write_table(pa.Table.from_pylist(wrong, schema=good.schema), "wrong.parquet")
         done = run("compare", "wrong.parquet", "golden.parquet", "--json")
         found = json.loads(done.stdout)
         assert done.exit_code == 1
@@ -178,8 +179,7 @@ def test_wrong_rows_are_found(run: Run) -> None:
         done = run("compare", "wrong.parquet", "golden.parquet")
         assert done.exit_code == 1
         assert done.stdout.startswith("different: ")
-        assert shown in done.stdout
-    assert "left_arrival" in run("compare", "wrong.parquet", "golden.parquet").stdout or counts[2]
+        assert [text for text in shown if text not in done.stdout] == []
 
 
 @pytest.mark.usefixtures("lent_spark")
@@ -411,7 +411,9 @@ def test_interrupt_leaves_nothing(shop: Path, tmp_path: Path) -> None:
         out, error = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
     assert out == ""
-    assert error.splitlines()[-1] == "small: simulate ..." or error.endswith("(icarus) ...\n")
+    assert re.fullmatch(
+        r"(small: \w+ \.\.\.\n|building simulator for \S+ \(icarus\) \.\.\.\n)+", error
+    )
     assert list(work.iterdir()) == []
     assert set(shop.iterdir()) == before
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]

@@ -51,8 +51,8 @@ class Verification:
 
     ``verdict`` is ``equal`` or ``different`` (rows or late tuples), or ``failed`` where the design
     misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
-    for a run that the cycle model does not know: with stalls, refused tuples or a second clock. Where
-    tuples were refused, the rows are held against those of the accepted ones.
+    for a run that the cycle model does not know: with stalls, refused tuples or a second clock.
+    Where tuples were refused, the rows are held against those of the accepted ones.
     """
 
     query: str
@@ -263,8 +263,13 @@ def verdict_table(found: Sequence[Verification]) -> "Table":
         table.add_column(name)
     for each in fields(Verification):
         if each.name not in HIDDEN:
-            table.add_row(each.name, *(cell(getattr(one, each.name)) for one in found))
+            table.add_row(each.name, *(_lines(getattr(one, each.name)) for one in found))
     return table
+
+
+def _lines(value: Any) -> str:
+    """Spell a value, a mapping with one entry per line, so that the table stays narrow."""
+    return cell(value).replace(", ", "\n") if isinstance(value, Mapping) else cell(value)
 
 
 @click.command("verify")
