@@ -4,7 +4,6 @@
 
 import re
 from collections import Counter
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 
 from joinery.expr import Abs, Arith, Column, Compare, Const, Expr, Logic
 from joinery.handshake import POLICIES, HandshakeJoin
-from joinery.join import JoinEngine, JoinPair, TimeBound
+from joinery.join import JoinPair, TimeBound
 from joinery.tuples import Field, IntType, Schema
+from joinery_tb.engine_runs import run
 from joinery_tb.joins import arrivals_to_transfers, join_rows, transfer_payload
 from joinery_tb.simulate import STALLS, run_stream
 
@@ -42,51 +42,6 @@ def numbered(keys: list[tuple[str, int]]) -> list[tuple[str, dict[str, int]]]:
     return [(side, {"key": key, "tag": tag}) for tag, (side, key) in enumerate(keys)]
 
 
-class Outcome(NamedTuple):
-    """The results of each input, and what the engine said beside them."""
-
-    results: list[Counter]
-    cycles: int
-    refused: list[bool]
-    dropped: int
-    errors: int
-    stalled: int
-
-
-def run(engine: JoinEngine, runs, *, stall_in=0.0, stall_out=0.0, together=True, seed=0, rate=1.0):
-    """Send several inputs, one after the other."""
-    payloads = []
-    for arrivals in runs:
-        transfers = [*arrivals_to_transfers(arrivals, together=together), None]
-        payloads += [transfer_payload(engine.pair, transfer) for transfer in transfers]
-    refused, seen = [], Counter()
-
-    def watch(ctx):
-        if ctx.get(engine.decided):
-            refused.append(bool(ctx.get(engine.refused)))
-        seen["dropped"] += ctx.get(engine.dropped)
-        seen["errors"] |= ctx.get(engine.errors)
-        seen["stalled"] += ctx.get(engine.stalled)
-
-    outputs, cycles = run_stream(
-        engine, {"i": payloads}, stall_in=stall_in, stall_out=stall_out, seed=seed, watch=watch,
-        clocks=dict.fromkeys(engine.domains[1:], rate),
-        idle=engine.end_cycles + engine.left_cycles + engine.right_cycles + 150,
-    )  # fmt: skip
-    results, found = [], []
-    for result in outputs["o"]:
-        matches = [lane["match"] for lane in result["lanes"] if lane["valid"]]
-        if result["end"]:
-            assert not matches, "the end has a match"
-            results.append(Counter(found))
-            found = []
-        else:
-            assert matches, "a transfer without a match"
-            found += [(tuple(m["left"].values()), tuple(m["right"].values())) for m in matches]
-    assert not found, "results after the last end"
-    return Outcome(results, cycles, refused, seen["dropped"], seen["errors"], seen["stalled"])
-
-
 def expected(engine, runs):
     return [
         Counter(join_rows(engine.pair, arrivals, engine.rows_left, engine.rows_right))
@@ -95,6 +50,19 @@ def expected(engine, runs):
 
 
 ARRIVALS = st.lists(st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 7)), max_size=40)
+
+
+@st.composite
+def networks(draw, cores):
+    merge = draw(st.sampled_from(["tree", "ring", "fsm_tree"]))
+    if merge == "fsm_tree":
+        return {"merge": merge}
+    return {
+        "merge": merge,
+        "lanes": draw(st.sampled_from([n for n in (1, 2, 4) if n <= cores])),
+        "fan_in": draw(st.integers(2, 4)),
+        "merge_depth": draw(st.integers(2 if merge == "ring" else 1, 3)),
+    }
 
 
 @st.composite
@@ -111,10 +79,8 @@ def configurations(draw):
         "comparators": draw(st.integers(1, -(-max(rows_left, rows_right) // cores))),
         "storage": draw(st.sampled_from(["registers", "memory"])),
         "flow": draw(st.sampled_from(["chain", "broadcast"])),
-        "lanes": draw(st.sampled_from([n for n in (1, 2, 4) if n <= cores])),
         "ops_per_stage": draw(st.integers(1, 3)),
-        "fan_in": draw(st.integers(2, 4)),
-        "merge_depth": draw(st.integers(1, 3)),
+        **draw(networks(cores)),
     }
 
 

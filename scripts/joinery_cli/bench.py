@@ -33,6 +33,10 @@ BENCHES = {
         "joinery_cli.bench_replay:bench_generated",
         "how much faster the replay harness is than cocotb driving every cycle",
     ),
+    "sweep": (
+        "joinery_cli.bench_sweep:bench_sweep",
+        "random handshake joins, every network and policy: what is lost, duplicated, invented",
+    ),
 }
 """Where each benchmark is, and what it measures."""
 
