@@ -1,12 +1,10 @@
 """The golden job against brute force, on random small inputs with everything awkward in them."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
@@ -15,146 +13,35 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
 
-from joinery.expr import (
-    Abs,
-    Arith,
-    Bitwise,
-    Bool,
-    Column,
-    Compare,
-    Const,
-    Expr,
-    Logic,
-    Negate,
-    Not,
-    Number,
-    evaluate,
-)
-from joinery.tuples import (
-    BoolType,
-    ColumnType,
-    DecimalType,
-    Field,
-    IntType,
-    Schema,
-    StringType,
-    TimestampType,
-)
+from joinery.expr import Abs, Arith, Compare, Const, Expr, Logic, Not, Number
+from joinery.tuples import TimestampType
 from joinery_gen.golden import GoldenResult, arrivals, run_golden
-from joinery_gen.golden.expressions import natural_type, raw_name, to_natural, to_raw, translate
-from joinery_gen.golden.job import data_hash, golden_frames
+from joinery_gen.golden.job import golden_frames
 from joinery_gen.golden.reference import Tuple, reference
-from joinery_gen.golden.session import MEANING, start_spark
 from joinery_gen.query import (
     AggregateOutput,
     AggregateQuery,
-    JoineryError,
-    JoinQuery,
     KeyedRowWindow,
-    KeyOutput,
-    Output,
     Query,
     RowWindow,
     SlidingWindow,
-    Source,
-    Stream,
     TimeWindow,
-    WindowEndOutput,
 )
-
-SCHEMA = Schema(
-    (
-        Field("t", TimestampType("s")),
-        Field("k", IntType(8)),
-        Field("x", DecimalType(6, 2)),
-        Field("y", IntType(64)),
-        Field("n", StringType(4)),
-        Field("big", DecimalType(24, 3)),
-        Field("f", BoolType()),
-    )
+from joinery_tb.golden_cases import (
+    ALWAYS,
+    FORMS,
+    SCHEMA,
+    aggregate_of,
+    arrow_type,
+    col,
+    join_of,
+    prepare,
+    query_of,
+    random_streams,
+    source,
+    stamped,
 )
-ALWAYS = Compare("=", Const.number(0), Const.number(0))
-
-
-# Little helpers that write what a parser would have made.
-
-
-def col(source: str, name: str) -> Column:
-    return Column(source, name, SCHEMA[name])
-
-
-def query_of(body: JoinQuery | AggregateQuery) -> Query:
-    return Query("test", repr(body), tuple({s.stream for s in body.sources}), body)
-
-
-def source(alias: str, window: RowWindow | TimeWindow | SlidingWindow | KeyedRowWindow) -> Source:
-    return Source(alias, Stream("stream", SCHEMA), window)
-
-
-def join_of(
-    left: RowWindow | TimeWindow, right: RowWindow | TimeWindow, predicate: Expr = ALWAYS
-) -> Query:
-    outputs = tuple(
-        Output(f"{side}_{name}", col(side, name)) for side in "rs" for name in SCHEMA.names
-    )
-    outputs += (Output("Sum", Arith("+", col("r", "x"), col("s", "k"))),)
-    return query_of(JoinQuery(source("r", left), source("s", right), predicate, outputs))
-
-
-def aggregate_of(
-    window: SlidingWindow | KeyedRowWindow,
-    *functions: str,
-    where: Expr | None = None,
-    by: Sequence[str] = (),
-) -> Query:
-    ends = (WindowEndOutput("t", col("a", "t")),) if isinstance(window, SlidingWindow) else ()
-    keys = tuple(KeyOutput(name, col("a", name)) for name in by)
-    numbers = ("x", "y", "big")
-    values = tuple(
-        AggregateOutput(f"{function} of {name}", function, col("a", name))
-        for function in functions
-        for name in numbers
-        if not (function == "sum" and name == "y")  # may not fit 64 bits, by definition
-    )
-    outputs = (*ends, *keys, AggregateOutput("count", "count", None), *values)
-    group = tuple(col("a", name) for name in by)
-    return query_of(AggregateQuery(source("a", window), where, group, outputs))
-
-
-# Data: raw values in, prepared folder out, and back from the result.
-
-
-def arrow_type(kind: ColumnType) -> pa.DataType:
-    match kind:
-        case IntType():
-            return pa.int64()
-        case DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
-        case StringType():
-            return pa.string()
-        case BoolType():
-            return pa.bool_()
-    return pa.timestamp("us")
-
-
-def prepare(folder: Path, query: Query, rows: Mapping[str, Sequence[Tuple]]) -> Path:
-    for each in query.sources:
-        tuples = rows[each.alias]
-        columns = {
-            field.name: pa.array(
-                [field.type.decode(values[field.name]) for _, values in tuples],
-                arrow_type(field.type),
-            )
-            for field in each.schema
-        }
-        columns["_arrival"] = pa.array([arrival for arrival, _ in tuples], pa.int64())
-        pq.write_table(pa.table(columns), folder / f"{each.alias}.parquet")
-    sources = {alias: {"rows": len(tuples), "sha256": "0"} for alias, tuples in rows.items()}
-    manifest = {"query": query.hash, "arrivals": sum(map(len, rows.values())), "sources": sources}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
 
 
 def raw_rows(query: Query, out: Path) -> Counter[tuple[int, ...]]:
@@ -182,45 +69,6 @@ def check(spark: SparkSession, query: Query, rows: Mapping[str, Sequence[Tuple]]
         about = json.loads((out / "_joinery.json").read_text())
         assert (about["rows"], about["late"], about["query"]) == (len(expected), late, query.hash)
     return result
-
-
-NAMES = ["", "a", "ab", "b", "é", "zzzz"]
-FAR_TIMES = [-62_135_596_800, -1, 0, 5, 253_402_300_000]
-
-
-def random_streams(
-    seed: int, aliases: str, size: int, clock: str, reach: int = 0
-) -> dict[str, list[Tuple]]:
-    """Streams under one arrival order, with ties, disorder and the edges of every type.
-
-    Their times run on with some disorder (``steady``), are in no order, are very far apart, or
-    (``edges``) differ in most pairs by exactly ``reach``, by one more, or not at all.
-    """
-    random = Random(seed)
-    pick = {
-        "steady": lambda arrival: arrival - 10 + random.randint(-8, 8),
-        "shuffled": lambda arrival: random.randint(-20, 40),
-        "far": lambda arrival: random.choice(FAR_TIMES),
-        "edges": lambda arrival: random.choice([-1, 1]) * random.choice([0, reach, reach + 1]),
-    }[clock]
-
-    def near_zero(name: str) -> int:
-        edge = random.random() < 0.1
-        return (
-            random.choice([SCHEMA[name].low, SCHEMA[name].high]) if edge else random.randint(-4, 4)
-        )
-
-    rows: dict[str, list[Tuple]] = {alias: [] for alias in aliases}
-    for arrival in range(size):
-        values = {
-            "t": pick(arrival),
-            "k": random.randint(-1, 2),
-            **{name: near_zero(name) for name in ("x", "y", "big")},
-            "n": StringType(4).encode(random.choice(NAMES)),
-            "f": random.randint(0, 1),
-        }
-        rows[random.choice(aliases)].append((arrival, values))
-    return rows
 
 
 def streams(aliases: str) -> st.SearchStrategy[dict[str, list[Tuple]]]:
@@ -359,21 +207,6 @@ def test_keyed_row_windows(
 # The corners that chance might miss.
 
 
-def stamped(*times: int) -> dict[str, list[Tuple]]:
-    blank = dict.fromkeys(SCHEMA.names, 0)
-    return {"a": [(arrival, {**blank, "t": t}) for arrival, t in enumerate(times)]}
-
-
-FORMS = {
-    "rows": join_of(RowWindow(4), RowWindow(9), Compare("<", col(R, "k"), col(S, "k"))),
-    "rows, keys": join_of(RowWindow(4), RowWindow(9), Compare("=", col(R, "k"), col(S, "k"))),
-    "time": join_of(TimeWindow(9, "t"), TimeWindow(9, "t")),
-    "sliding": aggregate_of(SlidingWindow(10, 4, "t", 3), "avg", "median"),
-    "sliding, keys": aggregate_of(SlidingWindow(10, 4, "t", 3), "min", by=["n"]),
-    "keyed rows": aggregate_of(KeyedRowWindow(4, 2), "sum", "median", by=["k"]),
-}
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_no_input_gives_no_rows_and_the_schema(spark: SparkSession, form: str) -> None:
     query = FORMS[form]
@@ -455,207 +288,3 @@ def test_averages_round_half_away_from_zero(spark: SparkSession) -> None:
             out = Path(folder, "out")
             run_golden(query, prepare(Path(folder), query, {"a": tuples}), out, spark=spark)
             assert pq.read_table(out)["mean"].to_pylist() == [sign * Decimal("0.0001")]
-
-
-# Expressions.
-
-numbers = st.sampled_from(["k", "x", "y", "big"]).map(lambda name: col("a", name))
-constants = st.builds(Const.number, st.integers(-300, 300), st.integers(0, 3))
-arithmetic: st.SearchStrategy[Expr] = st.recursive(
-    numbers | constants,
-    lambda inner: (
-        st.builds(Arith, st.sampled_from("+-*"), inner, inner)
-        | st.builds(Negate, inner)
-        | st.builds(Abs, inner)
-    ),
-    max_leaves=3,
-)
-integers = st.sampled_from([col("a", "k"), col("a", "y"), Const.number(5), Const.number(-6)])
-bitwise = st.builds(Bitwise, st.sampled_from("&|^"), integers, integers)
-comparisons = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
-texts = st.sampled_from([col("a", "n"), Const.text("ab"), Const.text(""), Const.text("é")])
-tests = (
-    st.builds(Compare, comparisons, arithmetic, arithmetic)
-    | st.builds(Compare, comparisons, texts, texts)
-    | st.builds(Compare, comparisons, bitwise, integers)
-    | st.just(col("a", "f"))
-    | st.just(Const(1, Bool()))
-)
-conditions: st.SearchStrategy[Expr] = st.recursive(
-    tests,
-    lambda inner: (
-        st.builds(Not, inner)
-        | st.builds(Logic, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=1).map(tuple))
-    ),
-    max_leaves=4,
-)
-
-
-def fits_spark(expr: Expr) -> bool:
-    """No value on the way has more than the 38 digits that Spark holds."""
-    widest = expr.type
-    own = not isinstance(widest, Number) or max(-widest.low, widest.high) < 10**33
-    return own and all(fits_spark(operand) for operand in expr.operands)
-
-
-@settings(few, max_examples=8)
-@given(
-    st.lists((arithmetic | bitwise | conditions).filter(fits_spark), min_size=20, max_size=20),
-    streams("a"),
-)
-def test_expressions_mean_what_evaluate_says(
-    spark: SparkSession, exprs: list[Expr], rows: dict[str, list[Tuple]]
-) -> None:
-    session = spark.newSession()
-    for name, value in MEANING.items():
-        session.conf.set(name, value)
-    natural = [
-        [field.type.decode(values[field.name]) for field in SCHEMA] for _, values in rows["a"]
-    ]
-    schema = ", ".join(f"`{field.name}` {natural_type(field.type)}" for field in SCHEMA)
-    frame = session.createDataFrame(natural, schema).select(
-        [
-            to_raw(fn.col(field.name), field.type).alias(raw_name("a", field.name))
-            for field in SCHEMA
-        ]
-    )
-    found = frame.select(
-        [translate(expr).cast("string").alias(str(i)) for i, expr in enumerate(exprs)]
-    ).collect()
-    for (_, raw), row in zip(rows["a"], found, strict=True):
-        values = {("a", name): value for name, value in raw.items()}
-        assert [_integer(text) for text in row] == [evaluate(expr, values) for expr in exprs]
-
-
-def _integer(text: str) -> int:
-    return {"true": 1, "false": 0}[text] if text in ("true", "false") else int(text)
-
-
-@pytest.mark.parametrize(
-    ("kind", "raw"),
-    [
-        (DecimalType(38, 0), 10**38 - 1),
-        (DecimalType(38, 38), -(10**38) + 1),
-        (DecimalType(38, 20), 1),
-        (DecimalType(18, 18), 10**18 - 1),
-        (TimestampType("us"), TimestampType("us").low),
-        (TimestampType("ms"), -1),
-        (IntType(64), -(1 << 63)),
-    ],
-)
-def test_raw_values_pass_through_spark(spark: SparkSession, kind: ColumnType, raw: int) -> None:
-    session = spark.newSession()
-    for name, value in MEANING.items():
-        session.conf.set(name, value)
-    frame = session.createDataFrame([(kind.decode(raw),)], f"v {natural_type(kind)}")
-    there = frame.select(to_raw(fn.col("v"), kind).alias("raw"))
-    back = there.select("raw", to_natural(fn.col("raw"), kind).alias("v")).collect()[0]
-    assert (int(back["raw"]), back["v"]) == (raw, kind.decode(raw))
-
-
-# What a person can get wrong.
-
-
-def test_wide_bitwise_is_refused() -> None:
-    product = Arith("*", col("a", "y"), col("a", "y"))
-    message = (
-        "^Spark computes & on integers of 64 bits with their sign, and an operand here can need "
-        "128 bits; use narrower columns$"
-    )
-    with pytest.raises(JoineryError, match=message):
-        translate(Bitwise("&", product, Const.number(1)))
-
-
-def test_number_of_39_digits_is_refused(spark: SparkSession) -> None:
-    message = f"^The number {10**38} has more than 38 digits, the most that Spark holds$"
-    with pytest.raises(JoineryError, match=message):
-        translate(Const.number(10**38))
-
-
-def test_missing_manifest(spark: SparkSession, tmp_path: Path) -> None:
-    message = f"^There is no manifest.json in {re.escape(str(tmp_path))}; prepare the input first$"
-    with pytest.raises(JoineryError, match=message):
-        run_golden(FORMS["time"], tmp_path, tmp_path / "out", spark=spark)
-
-
-def test_missing_source_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
-    query = FORMS["time"]
-    inputs = prepare(tmp_path, query, {"r": [], "s": []})
-    (inputs / "s.parquet").unlink()
-    message = (
-        f"^There is no {re.escape(str(inputs))}/s.parquet; "
-        "prepare the input of the query's source 's' first$"
-    )
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(JoineryError, match=message):
-        run_golden(query, inputs, tmp_path / "out", spark=spark)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_missing_column(spark: SparkSession, tmp_path: Path) -> None:
-    query = FORMS["sliding"]
-    inputs = prepare(tmp_path, query, stamped(1))
-    path = inputs / "a.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["x"]), path)
-    message = f"^{re.escape(str(path))} has no column 'x'; it was not prepared for this query$"
-    with pytest.raises(JoineryError, match=message):
-        run_golden(query, inputs, tmp_path / "out", spark=spark)
-
-
-def test_uncounted_arrivals(spark: SparkSession, tmp_path: Path) -> None:
-    query = FORMS["sliding"]
-    inputs = prepare(tmp_path, query, stamped(*range(9)))
-    manifest = inputs / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"arrivals": 9', '"arrivals": 2'))
-    message = (
-        "^The prepared input has arrival positions that its manifest.json does not count; "
-        "prepare it again$"
-    )
-    with pytest.raises(JoineryError, match=message):
-        run_golden(query, inputs, tmp_path / "out", spark=spark)
-
-
-def test_an_earlier_result_is_replaced_and_other_folders_are_not(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    query = FORMS["sliding"]
-    inputs = prepare(tmp_path, query, stamped(1, 2, 3))
-    out = tmp_path / "out"
-    for _ in range(2):
-        rows = run_golden(query, inputs, out, spark=spark).rows
-        assert pq.read_table(out).num_rows == rows
-    assert {path.suffix for path in out.iterdir()} <= {".parquet", ".json", ""}
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    message = (
-        f"^{re.escape(str(precious))} exists and is not a golden result; "
-        "it is left alone, name another place$"
-    )
-    with pytest.raises(JoineryError, match=message):
-        run_golden(query, inputs, precious, spark=spark)
-    assert precious.is_dir()
-
-
-def test_a_second_spark_is_refused(spark: SparkSession) -> None:
-    message = "^A Spark session is running in this process: pass it as `spark`$"
-    with pytest.raises(JoineryError, match=message):
-        run_golden(FORMS["time"], Path("in"), Path("out"))
-
-
-def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("joinery_gen.golden.session.SparkContext._active_spark_context", None)
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    message = (
-        "^Spark needs Java 17 or later, and none was found; install it with: "
-        "sudo apt-get install openjdk-17-jre-headless$"
-    )
-    with pytest.raises(JoineryError, match=message):
-        start_spark()
-
-
-def test_data_hash_is_of_the_data_alone() -> None:
-    one = {"query": "1", "sources": {"r": {"sha256": "x"}, "s": {"sha256": "y"}}}
-    other = {"query": "2", "sources": {"s": {"sha256": "y"}, "r": {"sha256": "x", "from": "f"}}}
-    swapped = {"query": "1", "sources": {"r": {"sha256": "y"}, "s": {"sha256": "x"}}}
-    assert data_hash(one) == data_hash(other) != data_hash(swapped)

@@ -311,12 +311,11 @@ class JoinShell(wiring.Component):
             self.log_refused.eq(engine.refused),
         ]
         for number, lane in enumerate(result.lanes):
-            there = lane.valid & ~result.end
             tdata = self.m_axis_tdata.word_select(number, 8 * self.output_bytes)
             tkeep = self.m_axis_tkeep.word_select(number, self.output_bytes)
             m.d.comb += [
-                tdata.eq(Mux(there, lane.row.as_value(), 0)),
-                tkeep.eq(there.replicate(self.output_bytes)),
+                tdata.eq(Mux(lane.valid, lane.row.as_value(), 0)),
+                tkeep.eq(lane.valid.replicate(self.output_bytes)),
             ]
         self._count(m)
         for name in bank.signature.members:

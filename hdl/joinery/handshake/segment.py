@@ -154,7 +154,9 @@ class MemorySegment(Segment):
             tail = ring.read_port(transparent_for=(write,))
             tails.append(tail.data)
             in_ring = Signal(name=f"in_ring_{way}")
-            ahead = (self.index < word) | ((self.index == word) & (way < bank))
+            ahead = (self.index == word) & (way < bank)
+            if self.words > 1:
+                ahead |= self.index < word
             m.d.sync += in_ring.eq(Mux(full, self.index < depth, ahead))
             m.d.comb += [
                 write.en.eq(self.shift & (bank == way)),
