@@ -232,7 +232,8 @@ def test_pcap_without_packets(tmp_path):
 
 # Everything that can be wrong with a file
 
-LONG = gzip.compress(b"a\n" + bytes(range(48, 58)) * 20_000, mtime=0)  # the same bytes, and so the same test ids, every time
+# Without a time in it: test ids must be the same in every process.
+LONG = gzip.compress(b"a\n" + bytes(range(48, 58)) * 20_000, mtime=0)
 WRONG = [
     ("x.csv", "", "is empty; a CSV file starts with a line of column names"),
     ("x.csv", b"a\n\xff\n", "is not UTF-8 text"),
