@@ -39,8 +39,17 @@ LARGER: dict[str, tuple[Query, str, dict[str, Any]]] = {
     "nested_loop": (join_query(33, 17), "nested_loop", {}),
     "4 cores": (join_query(20, 13), "handshake", {"cores": 4}),
     "16 cores": (join_query(64, 50), "handshake", {"cores": 16, "storage": "memory"}),
+    "13 cores, 2 lanes": (join_query(13, 40), "handshake", {"cores": 13, "lanes": 2}),
+    "broadcast": (join_query(64, 50), "handshake", {"cores": 8, "flow": "broadcast"}),
+    "comparators": (join_query(64, 50), "handshake", {"cores": 4, "comparators": 4}),
+    "8 cores, near one result per cycle": (join_query(64, 64), "handshake", {"cores": 8}),
 }
-MATCHES = {"few match": (1500, 64), "some match": (1000, 8), "all match": (300, 1)}
+MATCHES = {
+    "few match": (1500, 64),
+    "more match": (1500, 16),
+    "some match": (1500, 8),
+    "all match": (300, 1),
+}
 """Tuples, and different keys."""
 
 

@@ -1,11 +1,14 @@
 """How many cycles a join takes: the timing in ``top.json`` applied to the tuples and the pairs.
 
-Without matches the model is exact. With matches it follows the results: each pair is found in the
-step in which its rows share a core, a step takes its scan or as long as its results need to leave,
-whichever is more, and the queues of the design lie between the two.
+Without matches this is a sum over the steps. Where there are matches, the results are followed
+cycle by cycle: each pair is found at a known place of a known step, waits in the queue of its
+prober, and leaves through the tree of mergers; while a queue is too full, no step goes on. The
+networks `ring` and `fsm_tree` are not followed: with them, and matches, this is an estimate.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from joinery.handshake import core_of_left, core_of_right
+from joinery.stream import MergeTree
 
 __all__ = ["predict_cycles"]
 
@@ -31,17 +35,19 @@ def predict_cycles(top: Mapping[str, Any], prepared: Path | str, golden: Path | 
         for flag in top["input"]["flags"]
     ]
     pairs = pq.read_table(golden, columns=["_left_arrival", "_right_arrival"])
-    steps = Steps(top["predicted"]["cycles"], *(table[0].to_numpy() for table in arrivals))
-    return steps.cycles(steps.meeting(*(column.to_numpy() for column in pairs.columns)))
+    timing = top["predicted"]["cycles"]
+    steps = Steps(timing, *(table[0].to_numpy() for table in arrivals))
+    finds = steps.finds(*(column.to_numpy() for column in pairs.columns))
+    return Run(timing).cycles(steps.cost.tolist(), finds)
 
 
 class Steps:
-    """The steps of a chain of cores: one for each transfer, then those of the drain.
+    """The steps of the cores: one for each transfer, then those of the drain.
 
     ``timing`` is that of ``top.json``; ``left`` and ``right`` are the arrivals of each stream.
     """
 
-    def __init__(self, timing: Mapping[str, int], left: Numbers, right: Numbers) -> None:
+    def __init__(self, timing: Mapping[str, Any], left: Numbers, right: Numbers) -> None:
         self.timing = timing
         self.left, self.right = left, right
         total = len(left) + len(right)
@@ -57,19 +63,50 @@ class Steps:
         has_left[:transfers] = has_right[:transfers] = False
         has_left[self.step_of[left]] = True
         has_right[self.step_of[right]] = True
+        self.has_left, self.has_right = has_left, has_right
         # Rows of each stream that have entered after each step; the drain's are empty.
         self.entered_left, self.entered_right = np.cumsum(has_left), np.cumsum(has_right)
         self.cost = np.maximum(has_left * timing["per_left"], has_right * timing["per_right"])
 
-    def meeting(self, left: Numbers, right: Numbers) -> Numbers:
-        """Return the step in which each pair, given by its arrivals, shares a core."""
+    def finds(self, left: Numbers, right: Numbers) -> Iterator[tuple[int, int, int, int]]:
+        """Yield step, scan cycle within it, queue, and number of every round of matches, in order.
+
+        Queue ``2 * core`` is that of the core's left rows, ``2 * core + 1`` that of its right ones.
+        """
+        if not len(left):
+            return iter(())
+        place = self._chain if self.timing["flow"] == "chain" else self._broadcast
+        step, core, probed_left, place_of_other = place(left, right)
+        scan = place_of_other // self.timing["comparators"]
+        keys, counts = np.unique(
+            np.stack([step, scan, 2 * core + ~probed_left]), axis=1, return_counts=True
+        )
+        return zip(*keys.tolist(), counts.tolist(), strict=True)
+
+    def _numbers(self, left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
+        return np.searchsorted(self.left, left), np.searchsorted(self.right, right)
+
+    def _broadcast(self, left: Numbers, right: Numbers) -> tuple[Any, ...]:
+        """The later row of a pair meets the earlier one where that was written, in turn."""
+        number_left, number_right = self._numbers(left, right)
+        probed_left = left > right
+        place = np.where(
+            probed_left,
+            number_right % self.timing["rows_right"],
+            number_left % self.timing["rows_left"],
+        )
+        cores = self.timing["all_cores"]
+        step = self.step_of[np.maximum(left, right)]
+        return step, place % cores, probed_left, place // cores
+
+    def _chain(self, left: Numbers, right: Numbers) -> tuple[Any, ...]:
+        """A pair meets in the step in which it shares a core, found by the row that enters it."""
         rows_left, rows_right = self.timing["rows_left"], self.timing["rows_right"]
         cores = self.timing["cores"]
         cores_left = np.array([core_of_left(p, rows_left, cores) for p in range(rows_left + 1)])
         cores_right = np.array([core_of_right(p, rows_right, cores) for p in range(rows_right + 1)])
-        number_left = np.searchsorted(self.left, left)
-        number_right = np.searchsorted(self.right, right)
-        low = np.maximum(self.step_of[left], self.step_of[right]) if len(left) else left
+        number_left, number_right = self._numbers(left, right)
+        low = np.maximum(self.step_of[left], self.step_of[right])
         high = np.full_like(low, len(self.cost) - 1)
         while np.any(low < high):  # rows only ever come nearer: search for the step by halves
             middle = (low + high) // 2
@@ -80,15 +117,155 @@ class Steps:
                 >= cores_right[np.minimum(position_right, rows_right)]
             )
             low, high = np.where(met, low, middle + 1), np.where(met, middle, high)
-        return low
+        step = low
+        position_left = self.entered_left[step] - 1 - number_left
+        # A left row is compared after it moved, with right rows that have not moved yet.
+        position_right = self.entered_right[step] - self.has_right[step] - 1 - number_right
+        core = cores_left[position_left]
+        first_left, first_right = (
+            np.array([int(np.argmax(where == k)) for k in range(cores)])
+            for where in (cores_left, cores_right)
+        )
+        share_left, share_right = (
+            np.bincount(where[:-1], minlength=cores) for where in (cores_left, cores_right)
+        )
+        there = (position_right >= 0) & (
+            cores_right[np.clip(position_right, 0, rows_right)] == core
+        )
+        probed_left = self.has_left[step] & (position_left == first_left[core]) & there
+        if self.timing["storage"] == "memory":  # a ring, in which rows keep their places
+            place_right = (number_right + first_right[core]) % share_right[core]
+            place_left = (number_left + first_left[core]) % share_left[core]
+        else:
+            place_right = position_right - first_right[core]
+            place_left = position_left - first_left[core]
+        return step, core, probed_left, np.where(probed_left, place_right, place_left)
 
-    def cycles(self, found: Numbers) -> int:
-        """Return the cycles of the whole run, where ``found`` has the step of every result."""
-        results = np.bincount(found, minlength=len(self.cost))
-        backlog = total = 0
-        rate, most = self.timing["results_per_cycle"], self.timing["backlog"]
-        for cost, new in zip(self.cost.tolist(), results.tolist(), strict=True):
-            takes = max(cost, -(-(backlog + new - most) // rate))
-            backlog = max(0, backlog + new - takes * rate)
-            total += takes
-        return total + -(-backlog // rate) + self.timing["end"]
+
+@dataclass
+class Merger:
+    """A merger of the tree: what its queue holds, and where it takes from, in turn."""
+
+    depth: int
+    inputs: Sequence[tuple[bool, int]]  # a merger's number, or a core's where False
+    level: int = 0
+    last: int = -1
+
+
+@dataclass
+class Run:
+    """The queues of the cores and the network behind them, as they go from cycle to cycle."""
+
+    timing: Mapping[str, Any]
+    total: int = 0
+    held: int = 0  # results in queues and in the network
+    coming: int = 0  # rounds of results on their way to a queue
+    full: int = 0  # queues that ask to wait
+    waits: bool = False  # what the sequencer sees of that, a cycle later
+    queues: list[deque[int]] = field(default_factory=list)
+    trees: list[list[Merger]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        cores, lanes = self.timing["all_cores"], self.timing["results_per_cycle"]
+        self.queues = [deque() for _ in range(2 * cores)]
+        self.turns = [0] * cores
+        self.pipe: deque[Sequence[tuple[int, int]]] = deque([()] * self.timing["latency"])
+        self.trees = [self._tree(range(lane, cores, lanes)) for lane in range(lanes)]
+
+    def _tree(self, cores: Sequence[int]) -> list[Merger]:
+        levels = list(MergeTree.share_inputs(len(cores), self.timing["fan_in"]))
+        depth = self.timing["merge_depth"]
+        depths = depth[-len(levels) :] if isinstance(depth, list) else [depth] * len(levels)
+        mergers: list[Merger] = []
+        streams = [(False, core) for core in cores]
+        for groups, places in zip(levels, depths, strict=True):
+            merged = []
+            for group in groups:
+                if len(group) == 1 and len(groups) > 1:
+                    merged.append(streams[group[0]])
+                    continue
+                mergers.append(Merger(places, [streams[k] for k in group]))
+                merged.append((True, len(mergers) - 1))
+            streams = merged
+        return mergers
+
+    def cycles(self, costs: Sequence[int], finds: Iterator[tuple[int, int, int, int]]) -> int:
+        """Return the cycles of the whole run."""
+        ahead = next(finds, None)
+        for step, cost in enumerate(costs):
+            for scan in range(cost):
+                if not self.held and not self.coming and (ahead is None or ahead[0] > step):
+                    self.total += cost - scan  # nothing is under way, and nothing comes
+                    self.waits = False
+                    break
+                while self.waits:
+                    self._pass(())
+                found = []
+                while ahead is not None and ahead[:2] == (step, scan):
+                    found.append(ahead[2:])
+                    ahead = next(finds, None)
+                self._pass(found)
+        after = self.total
+        while self.held or self.coming:
+            self._pass(())
+        # The last results have as long as a match needs to its queue before the end waits for them.
+        waited = min(self.total - after, self.timing["latency"] + 1)
+        return self.total - waited + int(self.timing["end"])
+
+    def _pass(self, found: Sequence[tuple[int, int]]) -> None:
+        """One cycle, in which ``found`` is decided on."""
+        self.waits = self.full > 0
+        self.pipe.append(found)
+        self.coming += len(found)
+        if self.held:
+            for tree in self.trees:
+                self._move(tree)
+        for queue, count in self.pipe.popleft():
+            self.coming -= 1
+            self.held += count
+            self.queues[queue].append(count)
+            self.full += len(self.queues[queue]) == self.timing["backlog"]
+        self.total += 1
+
+    def _move(self, tree: list[Merger]) -> None:
+        """Every merger that has room takes one result, from what was there before."""
+        ready = [merger.level != merger.depth for merger in tree]
+        root = tree[-1]
+        if root.level:
+            root.level -= 1
+            self.held -= 1
+        for number in reversed(range(len(tree))):
+            merger = tree[number]
+            # A queue of one place takes a result in the cycle in which it gives one.
+            if ready[number] or (merger.depth == 1 and not merger.level):
+                self._take(tree, merger)
+
+    def _take(self, tree: list[Merger], merger: Merger) -> None:
+        ways = len(merger.inputs)
+        for offset in range(1, ways + 1):
+            turn = (merger.last + offset) % ways
+            is_merger, number = merger.inputs[turn]
+            if is_merger:
+                taken = tree[number].level > 0
+                tree[number].level -= taken
+            else:
+                taken = self._take_from_core(number)
+            if taken:
+                merger.level += 1
+                merger.last = turn
+                return
+
+    def _take_from_core(self, core: int) -> bool:
+        number = 2 * core + self.turns[core]
+        if not self.queues[number]:
+            number ^= 1
+        queue = self.queues[number]
+        if not queue:
+            return False
+        self.turns[core] = 1 - number % 2
+        if queue[0] > 1:
+            queue[0] -= 1
+        else:
+            queue.popleft()
+            self.full -= len(queue) == self.timing["backlog"] - 1
+        return True

@@ -204,6 +204,13 @@ class HandshakeJoin(JoinEngine):
                 "cores": self.cores if self.flow == "chain" else 1,
                 "drain_steps": self.drain_steps,
                 "results_per_cycle": self.lanes,
+                "all_cores": self.cores,
+                "flow": self.flow,
+                "storage": self.storage,
+                "comparators": self.comparators,
+                "latency": self.flight_cycles - 2,  # from the decision to scan to a result queue
+                "fan_in": 4 if self.fan_in is None else self.fan_in,
+                "merge_depth": 2 if self.merge_depth is None else self.merge_depth,
                 "backlog": self.backlog,  # results that may wait while the cores go on
                 "end": self.end_cycles,
             },

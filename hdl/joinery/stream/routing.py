@@ -277,9 +277,13 @@ class MergeTree(wiring.Component):
 
     def groups(self) -> Iterator[list[range]]:
         """For each level, leaves first, say which of its inputs each merger takes."""
-        count = self.inputs
+        return self.share_inputs(self.inputs, self.fan_in)
+
+    @staticmethod
+    def share_inputs(count: int, fan_in: int) -> Iterator[list[range]]:
+        """The ``groups`` of a tree of ``count`` leaves."""
         while True:
-            mergers = -(-count // self.fan_in)
+            mergers = -(-count // fan_in)
             bounds = [count * k // mergers for k in range(mergers + 1)]
             yield [range(*pair) for pair in pairwise(bounds)]
             if mergers == 1:
