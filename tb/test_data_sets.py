@@ -144,6 +144,7 @@ BY_NAME = {
     "order_taxi": (["taxi"], {"o": "taxi.orders", "t": "taxi.taxis"}),
     "vehicle_stats": (["taxi"], {"positions": "taxi.positions"}),
     "tick_band": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
+    "tick_pairs": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
     "ip_prefix": (["packets"], {"o": "packets.outgoing", "i": "packets.incoming"}),
     "flights_weather": (["flights", "weather"], {"f": "flights.flights", "w": "weather.weather"}),
     "auction_max": (["bids=ticks.trades"], {"bids": "ticks.trades"}),

@@ -603,6 +603,7 @@ SHAPES = {
     "ip_prefix": (TimeWindow, 6),
     "order_taxi": (TimeWindow, 5),
     "tick_band": (RowWindow, 6),
+    "tick_pairs": (RowWindow, 4),
     "ubsn_count": (SlidingWindow, 2),
     "vehicle_stats": (KeyedRowWindow, 5),
 }
