@@ -132,7 +132,7 @@ def _verilator_command(design: Design) -> list[str]:
 def _icarus_command(design: Design) -> list[str]:
     return [
         "iverilog",
-        "-g2005",  # with -g2012, Amaranth's combinational blocks never run and stay at X
+        "-g2005",  # what generated tops are written in
         *_sizes(design),
         f"-DADDR_WIDTH={design.port_width('s_axil_araddr')}",
         *("-s", "replay_tb", "-o", BINARY["icarus"], "replay_tb.v", "top.v"),

@@ -28,7 +28,7 @@ PROTOCOL = "joinery_tb.cocotb_tests.protocol"
 TIMESCALE = ("1ns", "1ps")
 
 # Verilator optimises as for replay, so that the two can be compared. cocotb passes -g2012 to
-# Icarus, with which Amaranth's combinational blocks never run; the last such option counts.
+# Icarus, and generated tops are Verilog-2005; the last such option counts.
 BUILD_OPTIONS = {
     "verilator": ["-Wno-fatal", *VERILATOR_OPTIONS],
     "icarus": ["-g2005"],
