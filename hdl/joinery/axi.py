@@ -6,7 +6,6 @@ with data is taken as the data and then the end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Shape, Signal, Value, ValueLike
@@ -16,9 +15,10 @@ from amaranth.lib.wiring import In, Out
 from .expr import Expr
 from .join import JoinEngine
 from .project import Projection
+from .registers import AxiLiteRegisters, Register, Row, counter_rows, lay_out
 from .stream import Buffer
 
-__all__ = ["COUNTERS", "JoinShell", "Register"]
+__all__ = ["COUNTERS", "JoinShell", "register_map"]
 
 IDENTITY = int.from_bytes(b"JNRY", "big")
 
@@ -35,25 +35,11 @@ COUNTERS = {
 }
 
 
-@dataclass(frozen=True)
-class Register:
-    """One 32-bit register as a host sees it.
-
-    ``access`` is ``ro``, or ``pulse``: a 1 written to it acts once, and it reads as 0.
-    """
-
-    name: str
-    address: int
-    access: str
-    description: str
-    reset: int
-
-
 def register_map(
     parameters: Sequence[tuple[str, int]], version: int, query_hash: int
 ) -> list[Register]:
     """Lay the registers out: who this is, how it was built, what it has counted."""
-    rows = [
+    rows: list[Row] = [
         ("identity", "ro", "The letters JNRY", IDENTITY),
         ("version", "ro", "Joinery's version, a byte each for major, minor and patch", version),
         ("query_hash_lo", "ro", "Low half of the query's hash", query_hash & 0xFFFFFFFF),
@@ -65,120 +51,7 @@ def register_map(
         ("errors", "ro", f"What may have cost results, until control is written: {flags}", 0)
     )
     rows += [(name, "ro", f"Parameter {name}", value) for name, value in parameters]
-    for name, description in COUNTERS.items():
-        rows.append((f"{name}_lo", "ro", f"{description}; reading holds the high half", 0))
-        rows.append((f"{name}_hi", "ro", f"High half, as it was when {name}_lo was read", 0))
-    return [Register(row[0], 4 * k, *row[1:]) for k, row in enumerate(rows)]
-
-
-class AxiLiteRegisters(wiring.Component):
-    """Registers behind AXI4-Lite, one access at a time.
-
-    A write to a read-only register and any access outside the map answer SLVERR.
-
-    Parameters
-    ----------
-    registers : sequence of Register
-    counters : mapping of str to int
-        Bits of what is added to each counter in a cycle.
-    """
-
-    count_errors: Signal
-    awaddr: Signal
-    awvalid: Signal
-    awready: Signal
-    wdata: Signal
-    wstrb: Signal
-    wvalid: Signal
-    wready: Signal
-    bresp: Signal
-    bvalid: Signal
-    bready: Signal
-    araddr: Signal
-    arvalid: Signal
-    arready: Signal
-    rdata: Signal
-    rresp: Signal
-    rvalid: Signal
-    rready: Signal
-
-    def __init__(self, registers: Sequence[Register], counters: Mapping[str, int]) -> None:
-        self.registers = registers
-        self.counters = dict(counters)
-        self.address_width = max(4, (4 * len(registers) - 1).bit_length())
-        super().__init__(
-            {
-                **{f"count_{name}": In(bits) for name, bits in counters.items()},
-                "count_errors": In(len(JoinEngine.ERRORS)),
-                "awaddr": In(self.address_width),
-                "awprot": In(3),
-                "awvalid": In(1),
-                "awready": Out(1),
-                "wdata": In(32),
-                "wstrb": In(4),
-                "wvalid": In(1),
-                "wready": Out(1),
-                "bresp": Out(2),
-                "bvalid": Out(1),
-                "bready": In(1),
-                "araddr": In(self.address_width),
-                "arprot": In(3),
-                "arvalid": In(1),
-                "arready": Out(1),
-                "rdata": Out(32),
-                "rresp": Out(2),
-                "rvalid": Out(1),
-                "rready": In(1),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        zero, high = Signal(), Signal(32)
-        errors = Signal.like(self.count_errors)
-        m.d.sync += errors.eq(Mux(zero, 0, errors | self.count_errors))
-        counts = {name: Signal(64, name=name) for name in self.counters}
-        for name, count in counts.items():
-            with m.If(zero):
-                m.d.sync += count.eq(0)
-            with m.Else():
-                m.d.sync += count.eq(count + getattr(self, f"count_{name}"))
-
-        m.d.comb += [
-            self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid),
-            self.wready.eq(self.awready),
-            self.arready.eq(~self.rvalid),
-        ]
-        with m.If(self.bready):
-            m.d.sync += self.bvalid.eq(0)
-        with m.If(self.awready):
-            m.d.sync += [self.bvalid.eq(1), self.bresp.eq(0b10)]
-            with m.Switch(self.awaddr[2:]):
-                for register in self.registers:
-                    if register.access == "pulse":
-                        with m.Case(register.address // 4):
-                            m.d.comb += zero.eq(self.wdata[0] & self.wstrb[0])
-                            m.d.sync += self.bresp.eq(0)
-
-        with m.If(self.rready):
-            m.d.sync += self.rvalid.eq(0)
-        with m.If(self.arvalid & self.arready):
-            m.d.sync += [self.rvalid.eq(1), self.rresp.eq(0b10), self.rdata.eq(0)]
-            with m.Switch(self.araddr[2:]):
-                for register in self.registers:
-                    stem, _, half = register.name.rpartition("_")
-                    with m.Case(register.address // 4):
-                        m.d.sync += [self.rresp.eq(0), self.rdata.eq(register.reset)]
-                        if stem in counts and half == "lo":
-                            m.d.sync += [
-                                self.rdata.eq(counts[stem][:32]),
-                                high.eq(counts[stem][32:]),
-                            ]
-                        elif register.name == "errors":
-                            m.d.sync += self.rdata.eq(errors)
-                        elif stem in counts:
-                            m.d.sync += self.rdata.eq(high)
-        return m
+    return lay_out([*rows, *counter_rows(COUNTERS)])
 
 
 class JoinShell(wiring.Component):
@@ -237,12 +110,12 @@ class JoinShell(wiring.Component):
             "results": engine.lanes.bit_length(),
             "dropped_results": engine.DROPPED_BITS,
         }
-        self.bank = AxiLiteRegisters(registers, {name: wider.get(name, 1) for name in COUNTERS})
-        lite = {
-            f"s_axil_{name}": member
-            for name, member in self.bank.signature.members.items()
-            if not name.startswith("count_")
-        }
+        self.bank = AxiLiteRegisters(
+            registers,
+            {name: wider.get(name, 1) for name in COUNTERS},
+            errors=len(engine.ERRORS),
+        )
+        lite = {f"s_axil_{name}": self.bank.signature.members[name] for name in self.bank.AXI}
         super().__init__(
             {
                 "s_axis_tdata": In(8 * self.input_bytes),
@@ -318,11 +191,10 @@ class JoinShell(wiring.Component):
                 tkeep.eq(lane.valid.replicate(self.output_bytes)),
             ]
         self._count(m)
-        for name in bank.signature.members:
-            if not name.startswith("count_"):
-                inside, outside = getattr(bank, name), getattr(self, f"s_axil_{name}")
-                into = bank.signature.members[name].flow is In
-                m.d.comb += inside.eq(outside) if into else outside.eq(inside)
+        for name in bank.AXI:
+            inside, outside = getattr(bank, name), getattr(self, f"s_axil_{name}")
+            into = bank.signature.members[name].flow is In
+            m.d.comb += inside.eq(outside) if into else outside.eq(inside)
         return m
 
     def _count(self, m: Module) -> None:

@@ -1,0 +1,207 @@
+"""Registers behind AXI4-Lite: what every generated core shows to a host."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["AxiLiteRegisters", "Register", "counter_rows", "lay_out"]
+
+
+@dataclass(frozen=True)
+class Register:
+    """One 32-bit register as a host sees it.
+
+    ``access`` is ``ro``; ``rw``: it holds what was written; or ``pulse``: a write acts once, and it
+    reads as 0.
+    """
+
+    name: str
+    address: int
+    access: str
+    description: str
+    reset: int
+
+
+Row = tuple[str, str, str, int]
+"""A register that has no address yet: name, access, description, reset value."""
+
+
+def lay_out(rows: Sequence[Row]) -> list[Register]:
+    """Give registers their addresses, in order."""
+    return [Register(row[0], 4 * k, *row[1:]) for k, row in enumerate(rows)]
+
+
+def counter_rows(counters: Mapping[str, str]) -> list[Row]:
+    """Two registers for each counter of 64 bits, by name and description."""
+    rows: list[Row] = []
+    for name, description in counters.items():
+        rows.append((f"{name}_lo", "ro", f"{description}; reading holds the high half", 0))
+        rows.append((f"{name}_hi", "ro", f"High half, as it was when {name}_lo was read", 0))
+    return rows
+
+
+class AxiLiteRegisters(wiring.Component):
+    """Registers behind AXI4-Lite, one access at a time.
+
+    A write to a read-only register and any access outside the map answer SLVERR. A write without
+    all of its byte strobes changes only those bytes. Bit 0 of ``control`` sets counters and errors
+    to zero.
+
+    Parameters
+    ----------
+    registers : sequence of Register
+    counters : mapping of str to int
+        Bits of what is added to each counter in a cycle.
+    errors : int
+        Bits of the register ``errors``, each of which stays set.
+    live : mapping of str to int
+        Read-only registers that show an input, and its bits.
+
+    Members
+    -------
+    count_*, live_* : In
+    count_errors : In(errors)
+    set_* : Out(32)
+        What an ``rw`` register holds.
+    pulse_* : Out(32)
+        What was written to a ``pulse`` register, for one cycle; else 0.
+    awaddr ... rready : AXI4-Lite
+    """
+
+    AXI = (
+        "awaddr", "awprot", "awvalid", "awready", "wdata", "wstrb", "wvalid", "wready", "bresp",
+        "bvalid", "bready", "araddr", "arprot", "arvalid", "arready", "rdata", "rresp", "rvalid",
+        "rready",
+    )  # fmt: skip
+    """The members that are the bus."""
+
+    count_errors: Signal
+    pulse_control: Signal
+    awaddr: Signal
+    awvalid: Signal
+    awready: Signal
+    wdata: Signal
+    wstrb: Signal
+    wvalid: Signal
+    wready: Signal
+    bresp: Signal
+    bvalid: Signal
+    bready: Signal
+    araddr: Signal
+    arvalid: Signal
+    arready: Signal
+    rdata: Signal
+    rresp: Signal
+    rvalid: Signal
+    rready: Signal
+
+    def __init__(
+        self,
+        registers: Sequence[Register],
+        counters: Mapping[str, int],
+        *,
+        errors: int,
+        live: Mapping[str, int] | None = None,
+    ) -> None:
+        self.registers = registers
+        self.counters = dict(counters)
+        self.live = dict(live or {})
+        self.address_width = max(4, (4 * len(registers) - 1).bit_length())
+        stems = {"rw": "set", "pulse": "pulse"}
+        super().__init__(
+            {
+                **{f"count_{name}": In(bits) for name, bits in counters.items()},
+                **{f"live_{name}": In(bits) for name, bits in self.live.items()},
+                **{
+                    f"{stems[each.access]}_{each.name}": Out(32, init=each.reset)  # type: ignore[call-arg] # not in the stubs
+                    for each in registers
+                    if each.access in stems
+                },
+                "count_errors": In(errors),
+                "awaddr": In(self.address_width),
+                "awprot": In(3),
+                "awvalid": In(1),
+                "awready": Out(1),
+                "wdata": In(32),
+                "wstrb": In(4),
+                "wvalid": In(1),
+                "wready": Out(1),
+                "bresp": Out(2),
+                "bvalid": Out(1),
+                "bready": In(1),
+                "araddr": In(self.address_width),
+                "arprot": In(3),
+                "arvalid": In(1),
+                "arready": Out(1),
+                "rdata": Out(32),
+                "rresp": Out(2),
+                "rvalid": Out(1),
+                "rready": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        zero, high = Signal(), Signal(32)
+        m.d.comb += zero.eq(self.pulse_control[0])
+        errors = Signal.like(self.count_errors)
+        m.d.sync += errors.eq(Mux(zero, 0, errors | self.count_errors))
+        counts = {name: Signal(64, name=name) for name in self.counters}
+        for name, count in counts.items():
+            with m.If(zero):
+                m.d.sync += count.eq(0)
+            with m.Else():
+                m.d.sync += count.eq(count + getattr(self, f"count_{name}"))
+
+        m.d.comb += [
+            self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid),
+            self.wready.eq(self.awready),
+            self.arready.eq(~self.rvalid),
+        ]
+        with m.If(self.bready):
+            m.d.sync += self.bvalid.eq(0)
+        with m.If(self.awready):
+            m.d.sync += [self.bvalid.eq(1), self.bresp.eq(0b10)]
+            with m.Switch(self.awaddr[2:]):
+                for register in self.registers:
+                    if register.access != "ro":
+                        with m.Case(register.address // 4):
+                            m.d.sync += self.bresp.eq(0)
+                            self._write(m, register)
+
+        with m.If(self.rready):
+            m.d.sync += self.rvalid.eq(0)
+        with m.If(self.arvalid & self.arready):
+            m.d.sync += [self.rvalid.eq(1), self.rresp.eq(0b10), self.rdata.eq(0)]
+            with m.Switch(self.araddr[2:]):
+                for register in self.registers:
+                    stem, _, half = register.name.rpartition("_")
+                    with m.Case(register.address // 4):
+                        m.d.sync += [self.rresp.eq(0), self.rdata.eq(register.reset)]
+                        if stem in counts and half == "lo":
+                            m.d.sync += [
+                                self.rdata.eq(counts[stem][:32]),
+                                high.eq(counts[stem][32:]),
+                            ]
+                        elif register.access == "rw":
+                            m.d.sync += self.rdata.eq(getattr(self, f"set_{register.name}"))
+                        elif register.name in self.live:
+                            m.d.sync += self.rdata.eq(getattr(self, f"live_{register.name}"))
+                        elif register.name == "errors":
+                            m.d.sync += self.rdata.eq(errors)
+                        elif stem in counts:
+                            m.d.sync += self.rdata.eq(high)
+        return m
+
+    def _write(self, m: Module, register: Register) -> None:
+        """Do what the accepted write means for ``register``."""
+        for byte in range(4):
+            bits = slice(8 * byte, 8 * byte + 8)
+            with m.If(self.wstrb[byte]):
+                if register.access == "rw":
+                    m.d.sync += getattr(self, f"set_{register.name}")[bits].eq(self.wdata[bits])
+                else:
+                    m.d.comb += getattr(self, f"pulse_{register.name}")[bits].eq(self.wdata[bits])
