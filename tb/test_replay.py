@@ -121,6 +121,10 @@ def test_simulate(
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
 
 
+def read_cycles(path: Path) -> list[int]:
+    return np.fromfile(path, "<u4").tolist()
+
+
 @pytest.mark.parametrize("design_name", ["echo", "shedding"])
 @pytest.mark.parametrize("stall_out", STALLS)
 @pytest.mark.parametrize("stall_in", STALLS)
@@ -147,6 +151,7 @@ def test_replay_stalls(
             stimulus,
             tmp_path / sim,
             log=tmp_path / "log",
+            times=tmp_path,
             sim=sim,
             stall_in=STALLS[stall_in],
             stall_out=STALLS[stall_out],
@@ -154,7 +159,13 @@ def test_replay_stalls(
         )
         assert decode(design.top, tmp_path / sim).to_pylist() == expected
         assert (tmp_path / "log").read_bytes() == log
-        facts = report.as_dict()
+        arrived, left = (read_cycles(tmp_path / name) for name in ("arrived", "left"))
+        assert len(arrived) == len(set(arrived)) == report.beats
+        assert len(left) == report.results
+        for cycles in (arrived, left):
+            assert cycles == sorted(cycles)
+            assert all(1 <= cycle <= report.cycles for cycle in cycles)
+        facts = {**report.as_dict(), "arrived": arrived, "left": left}
         reports.append(
             {k: v for k, v in facts.items() if k not in ("simulator", "version", "seconds")}
         )

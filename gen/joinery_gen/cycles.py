@@ -174,8 +174,7 @@ class Run:
 
     def _tree(self, cores: Sequence[int]) -> list[Merger]:
         levels = list(MergeTree.share_inputs(len(cores), self.timing["fan_in"]))
-        depth = self.timing["merge_depth"]
-        depths = depth[-len(levels) :] if isinstance(depth, list) else [depth] * len(levels)
+        depths = self.timing["merge_depths"][-len(levels) :]
         mergers: list[Merger] = []
         streams = [(False, core) for core in cores]
         for groups, places in zip(levels, depths, strict=True):

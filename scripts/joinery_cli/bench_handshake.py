@@ -5,6 +5,8 @@ Oge's thesis; match rate x means that x of the tuples of each stream carry the s
 others are equal. Tuples come in pairs, one of each stream in a transfer.
 """
 
+import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +25,13 @@ from joinery_gen.engines import plan
 from joinery_gen.generate import generate
 from joinery_gen.parse import parse
 from joinery_gen.query import JoineryError, Query
+from joinery_tb.design import Design
 from joinery_tb.replay import simulate
 
 from .common import say
 from .plots import draw
 
-__all__ = ["EXPERIMENTS", "Case", "bench_handshake", "run_case"]
+__all__ = ["EXPERIMENTS", "Case", "Workshop", "bench_handshake"]
 
 QUERY = """\
 CREATE STREAM r (key UINT(32), value UINT(32));
@@ -54,6 +57,7 @@ class Case:
     tuples: int = 512
     match_rate: float = 1.0
     input: str = "uniform"
+    input_every: int = 1
     output_every: int = 1
     buffers: str = "default"
     paper_cycles: int | None = None
@@ -101,43 +105,84 @@ def expected_pairs(case: Case, left: Numbers, right: Numbers) -> Numbers:
     return found
 
 
-def run_case(case: Case, folder: Path, *, sim: str, seed: int) -> dict[str, Any]:
-    """Run one case and hold its results against the definition."""
-    what = " ".join(f"{name}={value}" for name, value in case.settings.items())
-    say(f"{case.experiment}: {case.engine} {what}, {case.match_rate:.0%} {case.input}")
-    design, prepared, out = folder / "design", folder / "input", folder / "out.parquet"
-    query = case.query
-    top = generate(plan(query, case.engine, case.settings), design)
-    left, right = keys(case, np.random.default_rng(seed))
-    _write_input(query, left, right, prepared)
-    stall = [True] * (case.output_every - 1) + [False]
-    run = simulate(design, prepared, out, sim=sim, stall_out=stall)
-    rows = pq.read_table(out)
-    found = rows["value"].to_numpy() * case.tuples + rows["other"].to_numpy()
-    wanted = expected_pairs(case, left, right)
-    different = np.unique(found)
-    return {
-        "experiment": case.experiment,
-        "engine": case.engine,
-        "merge": top["parameters"].get("merge", "tree"),
-        "cores": top["parameters"].get("cores", 1),
-        "window": case.window,
-        "comparators": top["parameters"].get("comparators", 1),
-        "lanes": top["output"]["lanes"],
-        "match_rate": case.match_rate,
-        "input": case.input,
-        "buffers": case.buffers,
-        "results": run.rows,
-        "cycles": run.replay.cycles,
-        "results_per_cycle": round(run.rows / run.replay.cycles, 4),
-        "cycles_per_pair": round(run.replay.cycles / case.tuples, 2),
-        "suspended_cycles": run.replay.registers["stall_engine"],
-        "lost": len(np.setdiff1d(wanted, different)),
-        "duplicated": len(found) - len(different),
-        "invented": len(np.setdiff1d(different, wanted)),
-        "paper_cycles": case.paper_cycles,
-        "simulator_version": f"{run.replay.simulator} {run.replay.version}",
-    }
+@dataclass(frozen=True)
+class Workshop:
+    """A folder for designs, each made once, and for the files of one run after the other."""
+
+    folder: Path
+    sim: str
+    seed: int
+
+    def design(self, case: Case) -> Path:
+        settings = json.dumps([case.engine, case.window, case.settings], sort_keys=True)
+        path = self.folder / hashlib.sha256(settings.encode()).hexdigest()[:16]
+        if not path.exists():
+            generate(plan(case.query, case.engine, case.settings), path)
+        return path
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """Run one case and hold its results against the definition."""
+        what = " ".join(f"{name}={value}" for name, value in case.settings.items())
+        say(f"{case.experiment}: {case.engine} {what}, {case.match_rate:.0%} {case.input}")
+        design = Design(self.design(case))
+        prepared, out = self.folder / "input", self.folder / "out.parquet"
+        left, right = keys(case, np.random.default_rng(self.seed))
+        _write_input(case.query, left, right, prepared)
+        report = simulate(
+            design.directory,
+            prepared,
+            out,
+            times=self.folder,
+            sim=self.sim,
+            stall_in=_one_in(case.input_every),
+            stall_out=_one_in(case.output_every),
+        )
+        rows = pq.read_table(out, columns=["value", "other"])
+        i, j = rows["value"].to_numpy(), rows["other"].to_numpy()
+        found, wanted = i * case.tuples + j, expected_pairs(case, left, right)
+        different = np.unique(found)
+        run, parameters = report.replay, design.top["parameters"]
+        return {
+            "experiment": case.experiment,
+            "engine": case.engine,
+            "merge": parameters.get("merge", "tree"),
+            "flow": parameters.get("flow", "chain"),
+            "cores": parameters.get("cores", 1),
+            "window": case.window,
+            "comparators": parameters.get("comparators", 1),
+            "lanes": design.lanes,
+            "match_rate": case.match_rate,
+            "input": case.input,
+            "buffers": case.buffers,
+            "network_rows": design.top["predicted"]["resources"]["network_rows"],
+            "results": report.rows,
+            "cycles": run.cycles,
+            "results_per_cycle": round(report.rows / run.cycles, 4),
+            "cycles_per_pair": round(run.cycles / case.tuples, 2),
+            "suspended_cycles": run.registers["stall_engine"],
+            "lost": len(np.setdiff1d(wanted, different)),
+            "duplicated": len(found) - len(different),
+            "invented": len(np.setdiff1d(different, wanted)),
+            **self._latency(np.maximum(i, j)),
+            "paper_cycles": case.paper_cycles,
+            "simulator_version": f"{run.simulator} {run.version}",
+        }
+
+    def _latency(self, later: Numbers) -> dict[str, int | None]:
+        """Cycles from the arrival of each pair's later tuple, number ``later``, to its result."""
+        names = ("latency_median", "latency_max")
+        if not len(later):
+            return dict.fromkeys(names)
+        arrived, left = (
+            np.fromfile(self.folder / name, "<u4").astype(np.int64) for name in ("arrived", "left")
+        )
+        waited = left - arrived[later]  # both tuples of a pair with one number come together
+        return dict(zip(names, (int(np.median(waited)), int(waited.max())), strict=True))
+
+
+def _one_in(cycles: int) -> list[bool]:
+    """A pattern of stalls that leaves one of so many cycles."""
+    return [True] * (cycles - 1) + [False]
 
 
 def _write_input(query: Query, left: Numbers, right: Numbers, folder: Path) -> None:
@@ -226,17 +271,37 @@ def cores_and_comparators() -> Iterator[Case]:
 
 
 def hot_core() -> Iterator[Case]:
-    """All matches in the middle of the chain, an output that takes a result every fourth cycle."""
-    for depth in (2, 4):
-        for merge, settings in (("tree", {"fan_in": 2}), ("ring", {})):
+    """All matches in the middle of the chain, an output that takes a result every fourth cycle.
+
+    ``network_rows`` counts every place in which a result can wait in the network: FIFOs, links and
+    pipeline registers. Each ring has a tree of at least as many beside it.
+    """
+    for merge, depth in (("tree", 2), ("tree", 5), ("ring", 2), ("tree", 7), ("ring", 4)):
+        more = {"fan_in": 2} if merge == "tree" else {}
+        yield Case(
+            "hot core",
+            settings=_network(merge, merge_depth=depth, queue_depth=LEAST_QUEUE, **more),
+            tuples=2048,
+            input="hot",
+            match_rate=HOT / HOT_EVERY,
+            output_every=4,
+            buffers=str(depth),
+        )
+
+
+def latency() -> Iterator[Case]:
+    """From the later tuple's arrival to the result: a chain waits for more tuples, a broadcast not.
+
+    A tuple of each stream comes every 16 cycles, and a tenth of them match.
+    """
+    for flow in ("chain", "broadcast"):
+        for merge in ("tree", "ring"):
             yield Case(
-                "hot core",
-                settings=_network(merge, merge_depth=depth, queue_depth=LEAST_QUEUE, **settings),
+                "latency",
+                settings=_network(merge, flow=flow),
                 tuples=2048,
-                input="hot",
-                match_rate=HOT / HOT_EVERY,
-                output_every=4,
-                buffers=f"{depth} x {63 if merge == 'tree' else 64}",
+                match_rate=0.1,
+                input_every=16,
             )
 
 
@@ -248,6 +313,7 @@ EXPERIMENTS: dict[str, Callable[[], Iterator[Case]]] = {
     "sixty_four_cores": sixty_four_cores,
     "cores_and_comparators": cores_and_comparators,
     "hot_core": hot_core,
+    "latency": latency,
 }
 
 
@@ -262,10 +328,12 @@ def bench_handshake(
     chosen = EXPERIMENTS if experiment == "all" else {experiment: EXPERIMENTS[experiment]}
     rows = []
     with tempfile.TemporaryDirectory(prefix="joinery-bench-") as folder:
+        workshop = Workshop(Path(folder), sim, seed)
         for name, cases in chosen.items():
-            found = [run_case(case, Path(folder), sim=sim, seed=seed) for case in cases()]
+            found = [workshop.run(case) for case in cases()]
             path = Path(plots) / f"handshake-{name}.svg"
-            draw(EXPERIMENTS[name].__doc__ or name, found, path)
+            title = (EXPERIMENTS[name].__doc__ or name).splitlines()[0]
+            draw(title, found, path)
             say(f"{path} has the plot")
             rows += found
     return rows

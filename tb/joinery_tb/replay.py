@@ -123,6 +123,7 @@ def replay(
     results: str | Path,
     *,
     log: str | Path | None = None,
+    times: str | Path | None = None,
     sim: str = "verilator",
     stall_in: Stall = 0.0,
     stall_out: Stall = 0.0,
@@ -133,6 +134,8 @@ def replay(
     """Run ``stimulus`` through ``design`` and write what comes out to ``results``.
 
     ``log`` keeps the acceptance log: for each input transfer with data, whether it was refused.
+    ``times`` is a folder for ``arrived`` and ``left``, with the cycle of each input transfer and of
+    each result as 32-bit words; the first cycle is 1.
     ``stall_in`` keeps the input from offering, ``stall_out`` the output from being taken. The same
     stalls and seed give the same cycles in both simulators. ``merge_rate`` gives the second clock
     of a design that has one, as edges per cycles of the first. Files appear when they are whole.
@@ -150,6 +153,8 @@ def replay(
             "stimulus": Path(stimulus).resolve(),
             "results": folder / "results",
             "log": folder / "log",
+            "arrived": folder / "arrived",
+            "left": folder / "left",
             "registers": addresses,
             "patience": patience,
             "seed": seed & 0xFFFFFFFF,
@@ -168,6 +173,9 @@ def replay(
         (folder / "results").replace(results)
         if log is not None:
             shutil.move(folder / "log", log)
+        if times is not None:
+            for name in ("arrived", "left"):
+                shutil.move(folder / name, Path(times) / name)
     return ReplayReport(
         simulator=sim,
         version=toolchain.version(sim),
@@ -183,6 +191,7 @@ def simulate(
     out: str | Path,
     *,
     accepted: str | Path | None = None,
+    times: str | Path | None = None,
     sim: str = "verilator",
     pair: bool = True,
     stall_in: Stall = 0.0,
@@ -196,7 +205,8 @@ def simulate(
     ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output.
     Its ``joinery`` metadata names the query, the engine, the simulator and the cycles. Where the
     design refused tuples, the rows are those of the accepted ones, and these go to the folder
-    ``accepted`` as a prepared input; where it refused none, nothing is written there.
+    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times`` is
+    as for ``replay``.
     """
     design = Design(directory)
     toolchain.check_simulator(sim)
@@ -207,6 +217,7 @@ def simulate(
             stimulus.path,
             folder / "results",
             log=folder / "log",
+            times=times,
             sim=sim,
             stall_in=stall_in,
             stall_out=stall_out,

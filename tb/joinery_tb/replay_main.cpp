@@ -4,7 +4,8 @@
 //
 // Files are sequences of records of 32-bit little-endian words. A stimulus record is a control
 // word (bit 0: tdata holds data, bit 1: tlast) and tdata; a result record is one lane of tdata. The
-// log has one byte for each input transfer with data: 1 where the design refused it. Messages go to
+// log has one byte for each input transfer with data: 1 where the design refused it. The files
+// `arrived` and `left` have one word for each input transfer and each result, its cycle. Messages go to
 // standard output, one a line, a name and numbers; replay.py reads them. replay_tb.v does the same
 // in Verilog, cycle for cycle.
 
@@ -158,6 +159,8 @@ class Replay {
         : stimulus_(open_file(option("stimulus="), "rb")),
           results_(open_file(option("results="), "wb")),
           log_(open_file(option("log="), "wb")),
+          arrived_(open_file(option("arrived="), "wb")),
+          left_(open_file(option("left="), "wb")),
           patience_(number("patience=")),
           pauses_in_("in", 0),
           pauses_out_("out", 0x9e3779b8u) {}
@@ -167,8 +170,9 @@ class Replay {
         reset();
         if (!feed() || !stay_quiet() || !read_registers()) return false;
         top_->final();
-        const bool written = std::fclose(results_) == 0;
-        if (std::fclose(log_) != 0 || !written) return fail("write");
+        bool written = true;
+        for (FILE* file : {results_, log_, arrived_, left_}) written &= std::fclose(file) == 0;
+        if (!written) return fail("write");
         std::printf("cycles %llu\nbeats %llu\nresults %llu\nstalls_in %llu\nstalls_out %llu\n",
                     ull(cycles_), ull(beats_), ull(rows_), ull(stalls_in_), ull(stalls_out_));
         std::printf("sent %llu\ndecided %llu\nrefused %llu\n", ull(sent_), ull(decided_),
@@ -251,7 +255,8 @@ class Replay {
         uint32_t words[kOutWords] = {};
         std::memcpy(words, bytes, OUT_BYTES);
         ++rows_;
-        return std::fwrite(words, 4, kOutWords, results_) == kOutWords || fail("write");
+        return (std::fwrite(words, 4, kOutWords, results_) == kOutWords && note_cycle(left_)) ||
+               fail("write");
     }
 
     // Logs what the design decided in this cycle about its next input transfer with data.
@@ -261,7 +266,12 @@ class Replay {
         return std::fputc(top_->log_refused, log_) != EOF || fail("write");
     }
 
-    void count_input() {
+    bool note_cycle(FILE* file) {
+        const uint32_t cycle = static_cast<uint32_t>(cycles_);
+        return std::fwrite(&cycle, sizeof(cycle), 1, file) == 1;
+    }
+
+    bool count_input() {
         ++beats_;
         sent_ += stimulus_.data();
         ends_in_ += stimulus_.last();
@@ -269,6 +279,7 @@ class Replay {
             std::printf("progress %llu\n", ull(beats_));
             std::fflush(stdout);
         }
+        return note_cycle(arrived_) || fail("write");
     }
 
     bool feed() {
@@ -288,7 +299,7 @@ class Replay {
             const bool taken_out = top_->m_axis_tvalid && top_->m_axis_tready;
             stalls_in_ += top_->s_axis_tvalid && !top_->s_axis_tready;
             stalls_out_ += top_->m_axis_tvalid && !top_->m_axis_tready;
-            if (taken_in) count_input();
+            if (taken_in && !count_input()) return false;
             if (taken_out && !take()) return false;
             if (top_->log_valid && !note_decision()) return false;
             waited = taken_in || taken_out ? 0 : waited + 1;
@@ -352,6 +363,8 @@ class Replay {
     Stimulus stimulus_;
     FILE* results_;
     FILE* log_;
+    FILE* arrived_;
+    FILE* left_;
     const uint64_t patience_;
     Pauses pauses_in_;
     Pauses pauses_out_;

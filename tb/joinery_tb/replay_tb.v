@@ -84,7 +84,7 @@ module replay_tb;
   );
 
   reg [PATH_BITS-1:0] path;
-  integer stimulus, results, decisions, list, address, found;
+  integer stimulus, results, decisions, arrived, left, list, address, found;
   reg [63:0] patience;
   reg [31:0] seed;
 
@@ -139,9 +139,14 @@ module replay_tb;
       results = $fopen(path, "wb");
       if (!$value$plusargs("log=%s", path)) missing_option;
       decisions = $fopen(path, "wb");
+      if (!$value$plusargs("arrived=%s", path)) missing_option;
+      arrived = $fopen(path, "wb");
+      if (!$value$plusargs("left=%s", path)) missing_option;
+      left = $fopen(path, "wb");
       if (!$value$plusargs("registers=%s", path)) missing_option;
       list = $fopen(path, "r");
       if (stimulus == 0 || results == 0 || decisions == 0 || list == 0) fail("file");
+      if (arrived == 0 || left == 0) fail("file");
       state_in = seed | 1;
       state_out = (seed ^ 32'h9e3779b8) | 1;
       phase_in = 0;
@@ -211,6 +216,7 @@ module replay_tb;
       if (^row === 1'bx) fail("unknown");
       rows = rows + 1;
       $fwrite(results, "%u", row);
+      $fwrite(left, "%u", cycles[31:0]);
     end
   endtask
 
@@ -231,6 +237,7 @@ module replay_tb;
       beats = beats + 1;
       sent = sent + has_data;
       ends_in = ends_in + is_last;
+      $fwrite(arrived, "%u", cycles[31:0]);
       if (beats % PROGRESS_EVERY == 0) begin
         $display("progress %0d", beats);
         $fflush;
@@ -313,6 +320,8 @@ module replay_tb;
     while ($fscanf(list, "%h", address) == 1) read_register;
     $fclose(results);
     $fclose(decisions);
+    $fclose(arrived);
+    $fclose(left);
     $display("cycles %0d\nbeats %0d\nresults %0d\nstalls_in %0d\nstalls_out %0d",
              cycles, beats, rows, stalls_in, stalls_out);
     $display("sent %0d\ndecided %0d\nrefused %0d", sent, decided, refused);

@@ -194,6 +194,9 @@ class HandshakeJoin(JoinEngine):
     @property
     def predicted(self) -> dict[str, Any]:
         """What is known before anything runs, for ``top.json``."""
+        network = self.network()
+        network._MustUse__used = True  # type: ignore[attr-defined] # only asked, never built
+        plan = network.network if isinstance(network, CrossedNetwork) else network
         return {
             "cycles": {
                 "per_left": self.left_cycles,
@@ -209,8 +212,8 @@ class HandshakeJoin(JoinEngine):
                 "storage": self.storage,
                 "comparators": self.comparators,
                 "latency": self.flight_cycles - 2,  # from the decision to scan to a result queue
-                "fan_in": 4 if self.fan_in is None else self.fan_in,
-                "merge_depth": 2 if self.merge_depth is None else self.merge_depth,
+                "fan_in": plan.fan_in,
+                "merge_depths": list(plan.depths),
                 "backlog": self.backlog,  # results that may wait while the cores go on
                 "end": self.end_cycles,
             },
@@ -219,6 +222,7 @@ class HandshakeJoin(JoinEngine):
                 "window_bits": self.rows_left * self.pair.left.layout.size
                 + self.rows_right * self.pair.right.layout.size,
                 "result_queue_rows": 2 * self.cores * self.queue_depth * self.comparators,
+                "network_rows": network.rows,
             },
         }
 

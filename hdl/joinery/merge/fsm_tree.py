@@ -149,6 +149,7 @@ class FsmTreeNetwork(MergingNetwork):
         if fan_in is not None:
             raise ValueError(f"fsm_tree takes no fan_in, not {fan_in!r}: it is a binary tree")
         super().__init__(shape, inputs=inputs)
+        self.fan_in = 2
         mergers = MergeTree.count_mergers(inputs, 2)
         self.depths = plan_depths(
             "fsm_tree",

@@ -34,6 +34,10 @@ class MergingNetwork(wiring.Component):
     ----------
     rows : int
         Transfers that the network can hold, in buffers and in single registers.
+    fan_in : int
+        Most inputs of a merger.
+    depths : tuple of int
+        Places behind the mergers of each level of the trees, the leaves' level first.
     key : tuple
         Everything that the network's logic depends on, beside its class.
 
@@ -50,6 +54,8 @@ class MergingNetwork(wiring.Component):
     busy: Signal
 
     rows: int
+    fan_in: int
+    depths: tuple[int, ...]
     key: tuple[Any, ...]
 
     def __init__(self, shape: ShapeLike, *, inputs: int, lanes: int = 1) -> None:

@@ -289,16 +289,12 @@ class RingNetwork(MergingNetwork):
             )
         self.depth = depth
         self.fan_in = fan_in
-        self.levels = len(MergeTree.count_mergers(len(self.inputs_of(0)), fan_in))
+        levels = len(MergeTree.count_mergers(len(self.inputs_of(0)), fan_in))
+        self.depths = (1,) * levels  # registers
         trees = (tree_rows(len(self.inputs_of(k)), fan_in, self.depths) for k in range(lanes))
         links = 2 * inputs if inputs > 1 else 0
         self.rows = inputs * depth + links + sum(trees)
         self.key = (shape, inputs, lanes, depth, fan_in)
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """The depths of the tree behind the FIFOs: registers."""
-        return (1,) * self.levels
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
