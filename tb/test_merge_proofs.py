@@ -1,8 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The merging networks proved on small instances, and broken on purpose to see each proof fail."""
 
-import inspect
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +17,7 @@ from joinery.merge import ring as ring_module
 from joinery.merge import tree as tree_module
 from joinery.stream import MergeTree
 from joinery_synth.prove import prove
+from joinery_tb.mutants import broken
 from joinery_tb.simulate import run_stream
 
 
@@ -159,15 +158,6 @@ def test_bounded_proof(name: str) -> None:
 # ---------------------------------------------------------------------------------------------
 # Each proof must fail for a network that was broken on purpose
 # ---------------------------------------------------------------------------------------------
-
-
-def broken(thing: Any, old: str, new: str) -> Any:
-    """Return a class or function with one expression of its source replaced by a wrong one."""
-    source = textwrap.dedent(inspect.getsource(thing))
-    assert source.count(old) == 1, f"{thing.__name__} has {source.count(old)} of {old!r}"
-    namespace = dict(vars(inspect.getmodule(thing)))  # type: ignore[arg-type]
-    exec(source.replace(old, new), namespace)
-    return namespace[thing.__name__]
 
 
 MUTANTS: list[tuple[str, Any, str, str, str]] = [

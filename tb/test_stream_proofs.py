@@ -1,8 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The stream blocks proved on small instances, and broken on purpose to see each check fail."""
 
-import inspect
-import textwrap
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -15,6 +13,7 @@ from amaranth.lib.wiring import In
 from joinery.law import attach_law
 from joinery.stream import Arbiter, Buffer, Fork, Merger, MergeTree, Narrow, Queue, Widen
 from joinery_synth.prove import ProofError, prove
+from joinery_tb.mutants import broken
 from joinery_tb.simulate import streams_of
 
 TAGGED = data.StructLayout({"source": 2, "number": 1})
@@ -290,15 +289,6 @@ def test_proof_of_tree(inputs: int, fan_in: int, depth: Any) -> None:
 # ---------------------------------------------------------------------------------------------
 # Each check must fail for a block that was broken on purpose
 # ---------------------------------------------------------------------------------------------
-
-
-def broken(block: type, old: str, new: str) -> Any:
-    """Return ``block`` with one expression of its source replaced by a wrong one."""
-    source = textwrap.dedent(inspect.getsource(block))
-    assert source.count(old) == 1, f"{block.__name__} has {source.count(old)} of {old!r}"
-    namespace = dict(vars(inspect.getmodule(block)))
-    exec(source.replace(old, new), namespace)
-    return namespace[block.__name__]
 
 
 TWO, THREE, FACTOR = {"depth": 2}, {"depth": 3}, {"factor": 2}
