@@ -253,6 +253,23 @@ def test_golden_of_another_query(shop: Path) -> None:
     assert done.exit_code == 2
 
 
+def test_golden_of_other_data(shop: Path) -> None:
+    assert run([*SIM, "out.parquet"]).exit_code == 0
+    facts = json.loads(pq.read_schema("out.parquet").metadata[b"joinery"])
+    (shop / "golden").mkdir()
+    pq.write_table(pq.read_table("out.parquet"), shop / "golden" / "part.parquet")
+    for data, code in ((facts["data"], 0), ("f" * 64, 2)):
+        mark = {"query": facts["query"], "data": data}
+        (shop / "golden" / "_joinery.json").write_text(json.dumps(mark))
+        done = run(["compare", "out.parquet", "golden"])
+        assert done.exit_code == code
+    text = (
+        "joinery: out.parquet and golden come from different data; make both from the same, with "
+        "the same --data, --limit and --order-by\n"
+    )
+    assert done.stderr == text
+
+
 def test_design_that_cannot_be_built(shop: Path) -> None:
     assert run(["gen", "small.cql", "-o", "design"]).exit_code == 0
     (shop / "design/top.v").write_text("module top(;")

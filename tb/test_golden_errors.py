@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from joinery.expr import Arith, Bitwise, Const
 from joinery_gen.golden import arrivals, run_golden
 from joinery_gen.golden.expressions import translate
-from joinery_gen.golden.job import data_hash
 from joinery_gen.golden.session import start_spark
+from joinery_gen.manifest import data_hash
 from joinery_gen.query import JoineryError
 from joinery_tb.golden_cases import FORMS, col, prepare, stamped
 

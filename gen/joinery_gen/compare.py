@@ -95,11 +95,12 @@ def compare(out: Path | str, golden: Path | str, *, show: int = 10) -> Compariso
     """Compare two results, each a Parquet file or a folder of them.
 
     ``show`` is the number of different rows kept of each kind. Raises ``CompareError`` where a
-    result cannot be read, where the two come from different queries, or where columns differ.
+    result cannot be read, where the two come from different queries or data, or where columns
+    differ.
     """
     out, golden = Path(out), Path(golden)
     ours, theirs = _open(out), _open(golden)
-    _check_query(out, golden, ours.schema)
+    _check_origin(out, golden, ours.schema)
     names = _check_columns(out, golden, ours.schema, theirs.schema)
     rows = ours.count_rows(), theirs.count_rows()
     parts = max(1, -(-sum(rows) // ROWS_AT_ONCE))
@@ -134,15 +135,20 @@ def _open(path: Path) -> ds.Dataset:
     return data
 
 
-def _check_query(out: Path, golden: Path, schema: pa.Schema) -> None:
-    """Refuse results of different queries, where both sides say which query was theirs."""
-    ours = json.loads((schema.metadata or {}).get(b"joinery", b"{}")).get("query")
+def _check_origin(out: Path, golden: Path, schema: pa.Schema) -> None:
+    """Refuse results of different queries or data, where both sides say what was theirs."""
+    ours = json.loads((schema.metadata or {}).get(b"joinery", b"{}"))
     mark = golden / MARK
-    theirs = json.loads(mark.read_text()).get("query") if mark.is_file() else None
-    if ours and theirs and ours != theirs:
+    theirs = json.loads(mark.read_text()) if mark.is_file() else {}
+    if ours.get("query") and theirs.get("query") and ours["query"] != theirs["query"]:
         raise CompareError(
-            f"{out} and {golden} come from different queries ({ours} and {theirs}); "
-            "make both from the same one"
+            f"{out} and {golden} come from different queries ({ours['query']} and "
+            f"{theirs['query']}); make both from the same one"
+        )
+    if ours.get("data") and theirs.get("data") and ours["data"] != theirs["data"]:
+        raise CompareError(
+            f"{out} and {golden} come from different data; make both from the same, with the "
+            "same --data, --limit and --order-by"
         )
 
 

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 import rich.console
 import rich.progress
 
+from joinery_gen.data.prepare import MANIFEST
+from joinery_gen.manifest import data_hash
 from joinery_gen.query import JoineryError
 
 from . import toolchain
@@ -232,7 +234,8 @@ def simulate(
         table = decode(design.top, folder / "results")
         counts = {source: int(which.sum()) for source, which in refused.items()}
         result = SimReport(Path(out), stimulus.tuples, counts, len(table), report)
-        pq.write_table(_with_metadata(table, design, result), folder / "out")
+        used = Path(accepted) if report.refused and accepted is not None else Path(prepared)
+        pq.write_table(_with_metadata(table, design, result, used), folder / "out")
         (folder / "out").replace(out)
     return result
 
@@ -249,10 +252,12 @@ def join_halves(registers: dict[str, int]) -> dict[str, int]:
     return joined
 
 
-def _with_metadata(table: pa.Table, design: Design, report: SimReport) -> pa.Table:
+def _with_metadata(table: pa.Table, design: Design, report: SimReport, used: Path) -> pa.Table:
     row = pa.array(range(len(table)), pa.int64())
+    manifest = used / MANIFEST
     facts = {
         "query": design.top["query"]["hash"],
+        "data": data_hash(json.loads(manifest.read_text())) if manifest.is_file() else None,
         "engine": design.top["engine"],
         "parameters": design.top["parameters"],
         "versions": {**design.top["versions"], **tool_versions(report.replay.simulator)},

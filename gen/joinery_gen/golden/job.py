@@ -1,10 +1,8 @@
 """The golden job: a query and its prepared input in, a Parquet folder out."""
 
-import hashlib
 import json
 import platform
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from joinery import __version__
 
+from ..manifest import data_hash
 from ..query import JoineryError, JoinQuery, Query
 from .aggregates import aggregate_frames
 from .arrivals import read_source
@@ -77,13 +76,6 @@ def golden_frames(
         return join_frame(query.body, *frames, arrivals=arrivals), None
     found = aggregate_frames(query.body, *frames, arrivals=arrivals)
     return found.result, found.late
-
-
-def data_hash(manifest: Mapping[str, Any]) -> str:
-    """Identify the data of a prepared input: SHA-256 over the hashes of its files, by alias."""
-    sources = manifest["sources"]
-    lines = "".join(f"{alias} {sources[alias]['sha256']}\n" for alias in sorted(sources))
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _read_manifest(store: Store, inputs: str) -> dict[str, Any]:

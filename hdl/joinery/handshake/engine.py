@@ -195,8 +195,9 @@ class HandshakeJoin(JoinEngine):
     def predicted(self) -> dict[str, Any]:
         """What is known before anything runs, for ``top.json``."""
         network = self.network()
-        network._MustUse__used = True  # type: ignore[attr-defined] # only asked, never built
         plan = network.network if isinstance(network, CrossedNetwork) else network
+        for each in (network, plan):
+            each._MustUse__used = True  # type: ignore[attr-defined] # only asked, never built
         return {
             "cycles": {
                 "per_left": self.left_cycles,
