@@ -261,14 +261,18 @@ def sixty_four_cores() -> Iterator[Case]:
                 yield Case("6.3.6", settings=settings, match_rate=rate, input=shape)
 
 
-def cores_and_comparators() -> Iterator[Case]:
-    """Teubner's figure 13: cores 1 to 200 at window 1,000, without matches; then comparators."""
+def many_cores() -> Iterator[Case]:
+    """Teubner's figure 13: cores 1 to 200 at window 1,000, without matches."""
     for cores in (1, 2, 5, 10, 20, 50, 100, 200):
         settings = _network("tree", cores=cores)
         yield Case("T13", settings=settings, window=1000, tuples=1000, match_rate=0.0)
-    for comparators in (2, 5, 10, 16):
+
+
+def many_comparators() -> Iterator[Case]:
+    """Past figure 13: 64 cores with 1 to 16 comparators at window 1,000, without matches."""
+    for comparators in (1, 2, 5, 10, 16):
         settings = _network("tree", comparators=comparators)
-        yield Case("T13", settings=settings, window=1000, tuples=1000, match_rate=0.0)
+        yield Case("comparators", settings=settings, window=1000, tuples=1000, match_rate=0.0)
 
 
 def hot_core() -> Iterator[Case]:
@@ -286,7 +290,6 @@ def hot_core() -> Iterator[Case]:
             input="hot",
             match_rate=HOT / HOT_EVERY,
             output_every=4,
-            buffers=str(depth),
         )
 
 
@@ -306,15 +309,29 @@ def latency() -> Iterator[Case]:
             )
 
 
-EXPERIMENTS: dict[str, Callable[[], Iterator[Case]]] = {
-    "buffer_sizes": buffer_sizes,
-    "buffer_plans": buffer_plans,
-    "input_shapes": input_shapes,
-    "sixteen_cores": sixteen_cores,
-    "sixty_four_cores": sixty_four_cores,
-    "cores_and_comparators": cores_and_comparators,
-    "hot_core": hot_core,
-    "latency": latency,
+@dataclass(frozen=True)
+class Experiment:
+    """Cases, and which column is plotted over which."""
+
+    cases: Callable[[], Iterator[Case]]
+    x: str = "match_rate"
+    y: str = "cycles"
+
+    @property
+    def title(self) -> str:
+        return (self.cases.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+EXPERIMENTS = {
+    "buffer_sizes": Experiment(buffer_sizes, x="buffers"),
+    "buffer_plans": Experiment(buffer_plans),
+    "input_shapes": Experiment(input_shapes),
+    "sixteen_cores": Experiment(sixteen_cores),
+    "sixty_four_cores": Experiment(sixty_four_cores),
+    "many_cores": Experiment(many_cores, x="cores"),
+    "many_comparators": Experiment(many_comparators, x="comparators"),
+    "hot_core": Experiment(hot_core, x="network_rows", y="suspended_cycles"),
+    "latency": Experiment(latency, x="flow", y="latency_max"),
 }
 
 
@@ -330,11 +347,10 @@ def bench_handshake(
     rows = []
     with tempfile.TemporaryDirectory(prefix="joinery-bench-") as folder:
         workshop = Workshop(Path(folder), sim, seed)
-        for name, cases in chosen.items():
-            found = [workshop.run(case) for case in cases()]
+        for name, each in chosen.items():
+            found = [workshop.run(case) for case in each.cases()]
             path = Path(plots) / f"handshake-{name}.svg"
-            title = (EXPERIMENTS[name].__doc__ or name).splitlines()[0]
-            draw(title, found, path)
+            draw(each.title, found, path, x=each.x, y=each.y)
             say(f"{path} has the plot")
             rows += found
     return rows

@@ -6,34 +6,51 @@ from typing import Any
 
 __all__ = ["draw"]
 
-AXES = ("buffers", "match_rate", "cores", "comparators")
-LABELS = ("engine", "merge", "lanes", "input", "buffers")
+DESIGN = ("engine", "merge", "flow", "comparators", "lanes", "buffers")
+"""Columns that tell designs from each other: each design has a colour."""
+STYLES = ("-", "--", ":", "-.")
 
 
-def draw(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw cycles over the first column of ``AXES`` that varies, and the papers' own figures."""
+def draw(title: str, rows: Sequence[Mapping[str, Any]], path: Path, *, x: str, y: str) -> None:
+    """Draw the column ``y`` over ``x``, a curve for each design and input, and the papers' own."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = title  # the same rows give the same file
     from matplotlib import pyplot
 
-    axis = next((name for name in AXES if len({row[name] for row in rows}) > 2), AXES[0])
-    curves: dict[str, list[Mapping[str, Any]]] = {}
-    varying = [name for name in LABELS if name != axis and len({row[name] for row in rows}) > 1]
+    designs = [name for name in DESIGN if name != x and len({row[name] for row in rows}) > 1]
+    inputs = list(dict.fromkeys(row["input"] for row in rows))
+    curves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        label = ", ".join(f"{name} {row[name]}" for name in varying) or row["engine"]
-        curves.setdefault(label, []).append(row)
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for label, points in curves.items():
-        axes.plot([p[axis] for p in points], [p["cycles"] for p in points], marker=".", label=label)
-    known = [row for row in rows if row.get("paper_cycles")]
+        label = ", ".join(_say(name, row[name]) for name in designs) or str(row["engine"])
+        curves.setdefault((label, row["input"]), []).append(row)
+    colours = {label: f"C{k}" for k, label in enumerate(dict.fromkeys(key[0] for key in curves))}
+    figure, axes = pyplot.subplots(figsize=(8, 6), layout="constrained")
+    for (label, kind), points in curves.items():
+        axes.plot(
+            [point[x] for point in points],
+            [point[y] for point in points],
+            STYLES[inputs.index(kind) % len(STYLES)],
+            color=colours[label],
+            marker=".",
+            label=f"{label}, {kind}" if len(inputs) > 1 else label,
+        )
+    known = [row for row in rows if y == "cycles" and row.get("paper_cycles")]
     if known:
         values = [row["paper_cycles"] for row in known]
-        axes.plot([row[axis] for row in known], values, "kx", label="the paper")
-    axes.set(title=title, xlabel=axis.replace("_", " "), ylabel="cycles", yscale="log")
+        axes.plot([row[x] for row in known], values, "kx", label="the paper")
+    axes.set_xlabel(x.replace("_", " "))
+    axes.set_ylabel(y.replace("_", " "))
+    axes.set_yscale("log")
+    axes.set_title(title, fontsize="medium", wrap=True)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+def _say(name: str, value: Any) -> str:
+    """A column's value as a legend tells it: words speak for themselves, numbers need a name."""
+    return str(value) if isinstance(value, str) and name != "buffers" else f"{name} {value}"
