@@ -78,7 +78,8 @@ WRONG_INPUT = {
     ),
     "engine for another window": (
         ["plan", "average.cql", "--engine", "handshake"],
-        "engine handshake joins two streams, and average is an aggregate",
+        "engine handshake takes a join over row windows or a join over time windows, "
+        "and average is an aggregate over time windows",
     ),
     "too many cores": (
         ["plan", "small.cql", "--set", "cores=5"],

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.back import verilog
-from amaranth.lib import data
 
 import joinery
-from joinery.axi import JoinShell, register_map
-from joinery.tuples import Schema
+from joinery.axi import Identity, Shell
 from joinery.units import UnitLibrary
 
 from .engines import Plan
-from .query import JoinQuery
 
 __all__ = ["LINT_WAIVERS", "generate"]
 
@@ -34,7 +31,7 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
 
     The same plan gives the same bytes.
     """
-    shell = _build_shell(plan)
+    shell = plan.shell(_identity(plan))
     text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
@@ -43,17 +40,15 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     return top
 
 
-def _build_shell(plan: Plan) -> JoinShell:
-    """Return the hardware of a plan, the shell included."""
-    body = plan.query.body
-    assert isinstance(body, JoinQuery)
-    registers = register_map(
-        [(name, value) for name, value in plan.parameters.items() if isinstance(value, int)],
-        _version_number(),
-        int(plan.query.hash, 16),
+def _identity(plan: Plan) -> Identity:
+    major, minor, patch = (int(part) for part in joinery.__version__.split("."))
+    return Identity(
+        version=major << 16 | minor << 8 | patch,
+        query_hash=int(plan.query.hash, 16),
+        parameters=tuple(
+            (n, value) for n, value in plan.parameters.items() if isinstance(value, int)
+        ),
     )
-    columns = {output.name: (output.expr, output.type.shape) for output in body.outputs}
-    return JoinShell(plan.build(), registers, columns)
 
 
 def _write(path: Path, text: str) -> None:
@@ -96,37 +91,11 @@ def _to_verilog(rtlil: str) -> str:
     return text
 
 
-def _version_number() -> int:
-    major, minor, patch = (int(part) for part in joinery.__version__.split("."))
-    return major << 16 | minor << 8 | patch
-
-
-def _describe(plan: Plan, shell: JoinShell) -> dict[str, Any]:
-    body = plan.query.body
-    assert isinstance(body, JoinQuery)
-    pair = shell.engine.pair
-
-    def fields(
-        layout: data.StructLayout, base: int, schema: Schema, **more: str
-    ) -> list[dict[str, Any]]:
-        return [
-            {
-                **more,
-                "column": field.name,
-                "offset": base + layout[field.name].offset,
-                "width": field.type.width,
-                "signed": field.type.shape.signed,
-                "type": field.type.sql,
-            }
-            for field in schema
-        ]
-
-    stems = {domain: "" if domain == "sync" else f"{domain}_" for domain in shell.engine.domains}
+def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:
+    stems = {domain: "" if domain == "sync" else f"{domain}_" for domain in shell.domains}
     clocks = [
         {"name": domain, "clk": f"{stem}clk", "rst": f"{stem}rst"} for domain, stem in stems.items()
     ]
-    inputs, outputs = shell.input_layout, shell.output_layout
-    sides = (("left", body.left, pair.left), ("right", body.right, pair.right))
     return {
         "joinery": joinery.__version__,
         "name": plan.query.name,
@@ -149,30 +118,7 @@ def _describe(plan: Plan, shell: JoinShell) -> dict[str, Any]:
             }
             for name, member in shell.signature.members.items()
         ],
-        "input": {
-            "port": "s_axis",
-            "width": inputs.size,
-            "bytes": shell.input_bytes,
-            "flags": [
-                {"name": f"has_{source.alias}", "source": source.alias,
-                 "offset": inputs[f"has_{side}"].offset, "width": 1}
-                for side, source, _ in sides
-            ],
-            "fields": [
-                field
-                for side, source, carried in sides
-                for field in fields(
-                    carried.layout, inputs[side].offset, carried, source=source.alias
-                )
-            ],
-        },
-        "output": {
-            "port": "m_axis",
-            "width": outputs.size,
-            "bytes": shell.output_bytes,
-            "lanes": shell.engine.lanes,
-            "fields": fields(outputs, 0, body.schema),
-        },
+        **shell.describe(),
         "predicted": shell.predicted,
         "registers": [vars(register) for register in shell.registers],
-    }  # fmt: skip
+    }

@@ -1,0 +1,66 @@
+"""The engines that exist, and which of them a query gets.
+
+A new engine is an entry in ``ENGINES``: the forms of query it takes, its parameters, how it is
+built, and its shell.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from ..query import JoineryError, Query
+from . import joins
+from .joins import join_pair
+from .model import Engine, Form, Parameter, Plan, Setting, form_of
+
+__all__ = ["ENGINES", "Engine", "Form", "Parameter", "Plan", "form_of", "join_pair", "plan"]
+
+ENGINES: dict[str, Engine] = {**joins.ENGINES}
+
+PLANNED = ("fjoin", "panes", "wid", "glacier", "mlq")
+
+DEFAULT = {
+    Form.ROW_JOIN: "handshake",
+    Form.TIME_JOIN: "fjoin",
+    Form.SLIDING: "panes",
+    Form.SLIDING_KEYED: "mlq",
+    Form.ROWS_KEYED: "mlq",
+}
+"""The engine for each form of query, whether it exists or not."""
+
+
+def plan(
+    query: Query, engine: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Plan:
+    """Choose the engine and its parameters; ``settings`` overrides the defaults."""
+    name = engine or DEFAULT[form_of(query.body)]
+    entry = _entry(name)
+    if form_of(query.body) not in entry.forms:
+        takes = " or ".join(form.value for form in entry.forms)
+        raise JoineryError(
+            f"engine {name} takes {takes}, and {query.name} is {form_of(query.body).value}"
+        )
+    known = entry.parameters_for(query)
+    parameters: dict[str, Setting] = {}
+    for key, parameter in known.items():
+        default = parameter.default_for(query)
+        if default is not None:
+            parameters[key] = default
+    for key, value in (settings or {}).items():
+        if key not in known:
+            raise JoineryError(f"engine {name} has no parameter {key!r}; it has {', '.join(known)}")
+        try:
+            parameters[key] = known[key].read(value)
+        except ValueError as error:
+            raise JoineryError(f"engine {name}: {key} {error}") from None
+    return Plan(query, name, parameters, entry)
+
+
+def _entry(name: str) -> Engine:
+    if name in ENGINES:
+        return ENGINES[name]
+    if name in PLANNED:
+        raise JoineryError(f"engine {name} does not exist yet; these do: {', '.join(ENGINES)}")
+    close = get_close_matches(name, [*ENGINES, *PLANNED], 1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise JoineryError(f"There is no engine {name!r}; these exist: {', '.join(ENGINES)}.{hint}")

@@ -1,0 +1,19 @@
+"""AXI shells: an engine as a core that other designs can use.
+
+The end of a stream is a beat with ``tlast``; with ``tkeep`` all zero it carries no data, which is
+how a shell sends it, so that a result without rows ends too. On the way in, ``tlast`` on a beat
+with data is taken as the data and then the end.
+"""
+
+from .join import JoinShell
+from .shell import Identity, Shell, connect_registers, register_ports
+from .stream import StreamShell
+
+__all__ = [
+    "Identity",
+    "JoinShell",
+    "Shell",
+    "StreamShell",
+    "connect_registers",
+    "register_ports",
+]
