@@ -4,7 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["data_hash"]
+__all__ = ["PUNCTUATION", "data_hash"]
+
+PUNCTUATION = "_punctuation"
+"""The column of a prepared input that marks punctuations, where there are any."""
 
 
 def data_hash(manifest: Mapping[str, Any]) -> str:

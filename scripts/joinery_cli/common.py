@@ -107,6 +107,12 @@ data_options = _together(
         metavar="N",
         help="Take only the first N tuples in arrival order.",
     ),
+    click.option(
+        "--punctuation",
+        metavar="COLUMN",
+        help="The column of the data that marks punctuations: where it is true, the row is no "
+        "tuple, but says that its time has been reached.",
+    ),
 )
 
 _probability = click.FloatRange(0, 1, max_open=True)

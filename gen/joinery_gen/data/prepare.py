@@ -12,6 +12,11 @@ windows it is the only TIMESTAMP column of each stream; ``order_by`` names anoth
 ``order_by`` names columns of whole numbers, those are the arrival order itself: all tuples are
 sorted by them, ties as above, and tuples of one stream with the same number in the order of the
 file. An ``order_by`` column need not be declared in the query.
+
+Punctuations. A stream of an aggregate over time windows may carry the promise of its sender that
+all before some time has been sent. Such a row is marked by the column that ``punctuation`` names,
+which need not be declared; of its other columns only the WATTR column counts, and they may be
+empty. The prepared file then has a column ``_punctuation``.
 """
 
 import hashlib
@@ -20,20 +25,22 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.markup import escape
 
-from joinery.tuples import ColumnType, Field, IntType, TimestampType
+from joinery.tuples import BoolType, ColumnType, Field, IntType, TimestampType
 
-from ..query import Query, Source, TimeWindow
+from ..manifest import PUNCTUATION
+from ..query import Query, SlidingWindow, Source, TimeWindow
 from ..tables import arrow_schema
 from .bind import Origin, bind
 from .fetch import rounding_note
@@ -48,7 +55,7 @@ ROW_GROUP = 1 << 18  # rows that one Spark task reads
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared input: rows kept and rows dropped by alias, and notes for a person.
+    """A prepared input: tuples kept and rows dropped by alias, and notes for a person.
 
     ``notes`` say what was rounded, dropped or passed over, one line each.
     """
@@ -57,6 +64,7 @@ class Prepared:
     rows: dict[str, int]
     dropped: dict[str, int]
     notes: tuple[str, ...]
+    punctuations: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a JSON object."""
@@ -65,6 +73,7 @@ class Prepared:
             "rows": dict(self.rows),
             "dropped": dict(self.dropped),
             "notes": list(self.notes),
+            "punctuations": self.punctuations,
         }
 
 
@@ -76,6 +85,7 @@ def prepare(
     order_by: Sequence[str] = (),
     on_bad_row: str = "stop",
     limit: int | None = None,
+    punctuation: str | None = None,
     progress: Console | None = None,
 ) -> Prepared:
     """Bring the data that ``data`` names (see ``bind``) into the folder ``out``.
@@ -92,17 +102,22 @@ def prepare(
         value in the error, or ``drop``, which leaves it out and counts it.
     limit : int
         Keep only so many arrivals, the first ones over all sources. All rows are checked first.
+    punctuation : str
+        The column of the data that marks punctuations: true in their rows, false or empty in all
+        others.
     """
     if on_bad_row not in ("stop", "drop"):
         raise DataError(f"--on-bad-row takes stop or drop, not {on_bad_row}")
     if limit is not None and limit < 1:
         raise DataError(f"The limit must be at least one tuple, not {limit}")
+    if punctuation is not None:
+        _check_punctuation(query, punctuation)
     order = _order(query, order_by)
     origins = bind(query, data)
     _check_place(out)
     console = progress or Console(quiet=True)
     checked = [
-        _check(source, origins[source.alias], order, on_bad_row == "drop", console)
+        _check(source, origins[source.alias], order, on_bad_row == "drop", console, punctuation)
         for source in query.sources
     ]
     _merge(checked, order, limit)
@@ -183,16 +198,53 @@ class _Checked:
     notes: list[str]
     arrival: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
+    @property
+    def punctuations(self) -> int:
+        """How many of the rows are punctuations."""
+        if PUNCTUATION not in self.table.column_names:
+            return 0
+        return pc.sum(self.table[PUNCTUATION]).as_py() or 0
 
-def _check(source: Source, origin: Origin, order: _Order, drop: bool, console: Console) -> _Checked:
+
+def _check_punctuation(query: Query, name: str) -> None:
+    """Refuse punctuations where they mean nothing."""
+    for source in query.sources:
+        if not isinstance(source.window, SlidingWindow):
+            raise DataError(
+                f"--punctuation {name}: only an aggregate over time windows has punctuations"
+            )
+        if name in source.schema:
+            raise DataError(
+                f"--punctuation {name}: {source.alias}.{name} is a column of the query; "
+                "punctuations are marked by another one"
+            )
+
+
+def _check(
+    source: Source,
+    origin: Origin,
+    order: _Order,
+    drop: bool,
+    console: Console,
+    punctuation: str | None,
+) -> _Checked:
     """Load a source and bring it to the declared types, without its bad rows."""
     key_name = order.columns.get(source.alias)
     extra = [key_name] if key_name and key_name not in source.schema else []
-    loaded = origin.load([*source.schema.names, *extra], drop=drop, console=console)
+    marks = [punctuation] if punctuation else []
+    wanted = dict.fromkeys([*source.schema.names, *extra, *marks])
+    loaded = origin.load(list(wanted), drop=drop, console=console)
     fields = [*source.schema, *(Field(name, _key_type(loaded.table[name])) for name in extra)]
     key_type = next((f.type for f in fields if f.name == key_name), None)
     with console.status(f"Checking {escape(origin.label)}"):
         columns = {f.name: convert(loaded.table[f.name], f.type) for f in fields}
+    if punctuation:
+        marked = _marks(loaded.table[punctuation])
+        assert isinstance(source.window, SlidingWindow), "others have been refused"
+        for each in source.schema:
+            if each.name not in (source.window.wattr, key_name):
+                columns[each.name] = _blank(columns[each.name], each.type, marked)
+        columns[punctuation] = marked
     good, first = _good_rows(columns, loaded.table.num_rows)
     if first and not drop:
         raise DataError(f"{origin.label}: {first}")
@@ -200,14 +252,36 @@ def _check(source: Source, origin: Origin, order: _Order, drop: bool, console: C
     arrays = [columns[name].values for name in source.schema.names]
     key = columns[key_name].values if key_name else pa.array(np.arange(len(good)))
     dropped = loaded.dropped + int((~good).sum())
+    table = pa.table(arrays, schema=arrow_schema(source.schema))
+    if punctuation:
+        table = table.append_column(PUNCTUATION, columns[punctuation].values)
     return _Checked(
         source,
         origin,
-        pa.table(arrays, schema=arrow_schema(source.schema)).filter(kept),
+        table.filter(kept),
         key.filter(kept).cast(pa.int64()).to_numpy(),
         key_type,
         dropped,
         [*loaded.notes, *_notes(source, columns, dropped, first)],
+    )
+
+
+def _marks(values: pa.ChunkedArray) -> Converted:
+    """Return which rows are punctuations; where nothing stands there is none."""
+    found = convert(values, BoolType())
+    empty = pc.is_null(values).to_numpy()
+    if pa.types.is_string(values.type):
+        empty |= pc.equal(values, "").fill_null(False).to_numpy()
+    return replace(found, values=pc.fill_null(found.values, False), bad=found.bad & ~empty)
+
+
+def _blank(column: Converted, kind: ColumnType, marked: Converted) -> Converted:
+    """Put nothing where rows are punctuations: zero, or the empty string."""
+    nothing = pa.scalar(kind.decode(0), column.values.type)
+    return replace(
+        column,
+        values=pc.if_else(marked.values, nothing, column.values),
+        bad=column.bad & ~marked.values.to_numpy(zero_copy_only=False),
     )
 
 
@@ -324,17 +398,20 @@ def _write(query: Query, checked: Sequence[_Checked], out: Path) -> Prepared:
         write_manifest({**about, "sources": sources}, made)
     return Prepared(
         folder=out,
-        rows={one.source.alias: len(one.arrival) for one in checked},
+        rows={one.source.alias: len(one.arrival) - one.punctuations for one in checked},
         dropped={one.source.alias: one.dropped for one in checked},
         notes=tuple(note for one in checked for note in one.notes),
+        punctuations=sum(one.punctuations for one in checked),
     )
 
 
 def _write_source(one: _Checked, folder: Path) -> dict[str, Any]:
     """Write one source's file and return what the manifest says about it."""
     table = one.table.append_column("_arrival", pa.array(one.arrival))
+    marks = {"punctuations": one.punctuations} if PUNCTUATION in table.column_names else {}
     return {
         "rows": table.num_rows,
+        **marks,
         "dropped": one.dropped,
         "sha256": write_tuples(table, one.source.alias, folder),
         "from": one.origin.label,

@@ -22,7 +22,7 @@ from ..query import (
     SlidingWindow,
     WindowEndOutput,
 )
-from .arrivals import arrival_name, with_latest_before
+from .arrivals import arrival_name, only_tuples, with_latest_before
 from .expressions import (
     LONG,
     WIDE,
@@ -151,6 +151,7 @@ def _even_quotient(dividend: SparkColumn, divisor: SparkColumn) -> SparkColumn:
 
 
 def _kept(query: AggregateQuery, tuples: DataFrame) -> DataFrame:
+    tuples = only_tuples(tuples, query.source)
     return tuples if query.where is None else tuples.filter(translate(query.where))
 
 
@@ -172,7 +173,7 @@ def _by_time(
     tuples = with_latest_before(tuples, query.source, time, "_latest", arrivals=arrivals)
     pane_end = (floor_divide(time, window.pane) + 1) * whole(window.pane)
     late = pane_end + whole(window.slack) <= named("_latest")
-    kept = _kept(query, tuples)  # filtered tuples have moved the watermark all the same
+    kept = _kept(query, tuples)  # the others have moved the watermark all the same
     return kept.filter(~late).withColumn(POSITION, time), kept.filter(late)
 
 

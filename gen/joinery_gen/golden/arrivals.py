@@ -13,6 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from ..manifest import PUNCTUATION
 from ..query import JoineryError, Source
 from .expressions import (
     LONG,
@@ -39,6 +40,8 @@ def arrival_name(source: Source) -> str:
 def read_source(spark: SparkSession, inputs: str, source: Source) -> DataFrame:
     """Return a source's tuples: every column raw and as read, and the arrival position.
 
+    Punctuations are among them, told apart by ``only_tuples``.
+
     The names carry the alias, so that two of these can be joined. Spark reads only the columns
     that the rest of the job uses.
     """
@@ -59,7 +62,15 @@ def read_source(spark: SparkSession, inputs: str, source: Source) -> DataFrame:
         read = named(field.name).cast(natural_type(field.type))
         columns.append(to_raw(read, field.type).alias(raw_name(source.alias, field.name)))
         columns.append(read.alias(natural_name(source.alias, field.name)))
+    if PUNCTUATION in frame.columns:
+        columns.append(named(PUNCTUATION).alias(raw_name(source.alias, PUNCTUATION)))
     return frame.select(columns)
+
+
+def only_tuples(frame: DataFrame, source: Source) -> DataFrame:
+    """Leave the punctuations of a source out."""
+    mark = raw_name(source.alias, PUNCTUATION)
+    return frame.filter(~named(mark)) if mark in frame.columns else frame
 
 
 def with_own_index(frame: DataFrame, source: Source, name: str, *, arrivals: int) -> DataFrame:

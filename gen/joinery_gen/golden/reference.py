@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from joinery.expr import Expr, evaluate
 
+from ..manifest import PUNCTUATION
 from ..query import (
     AVG_EXTRA_DIGITS,
     AggregateOutput,
@@ -32,7 +33,8 @@ Row: TypeAlias = tuple[int, ...]  # raw value of each output
 def reference(query: Query, rows: Mapping[str, Sequence[Tuple]]) -> tuple[list[Row], int]:
     """Return the result rows of ``query``, in no particular order, and the number of late tuples.
 
-    ``rows`` has the tuples of each source alias, in arrival order.
+    ``rows`` has the tuples of each source alias, in arrival order. One with a column
+    ``_punctuation`` that is not 0 is a punctuation: it moves the watermark, and counts nowhere.
     """
     if isinstance(query.body, JoinQuery):
         return list(_join(query.body, rows)), 0
@@ -120,6 +122,8 @@ def _keyed_rows(
 
 
 def _passes(query: AggregateQuery, values: Values) -> bool:
+    if values.get(PUNCTUATION):
+        return False
     return query.where is None or bool(_evaluate(query, query.where, values))
 
 
