@@ -1,0 +1,305 @@
+"""What every engine for sliding-window aggregates shares: the stream, the queries, the interfaces.
+
+The input is one stream of transfers. Each carries up to one tuple or punctuation per lane, lane 0
+first, or the end of the input; so the arrival order is part of the data, and with it which tuples
+are late. The rows of a result leave in the order of their windows; row place ``k`` of an output
+transfer belongs to query ``k``.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+from amaranth.hdl import Shape, Signal
+from amaranth.lib import data, stream, wiring
+
+from .expr import Bool, Expr, Number, columns_of
+from .tuples import Schema, bits_for_range
+
+__all__ = ["FUNCTIONS", "Aggregate", "AggregateEngine", "PaneQuery", "PaneStream", "Setting"]
+
+FUNCTIONS = ("count", "sum", "min", "max", "avg")
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of a query; ``argument`` is None for ``count(*)`` alone."""
+
+    name: str
+    function: str
+    argument: Expr | None = None
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"An aggregate is {', '.join(FUNCTIONS)}, not {self.function!r}")
+        if self.argument is None and self.function != "count":
+            raise ValueError(f"Aggregate {self.name}: {self.function} needs an argument")
+        if self.function in ("sum", "avg") and (
+            not isinstance(self.number, Number) or self.number.unit
+        ):
+            raise ValueError(
+                f"Aggregate {self.name}: {self.function} takes plain numbers, not a {self.number}"
+            )
+
+    @property
+    def number(self) -> Any:
+        """The type of the argument."""
+        assert self.argument is not None
+        return self.argument.type
+
+    def shape(self, rows: int) -> data.StructLayout | Shape:
+        """What leaves the hardware for a window of at most ``rows`` tuples.
+
+        ``avg`` leaves as its ``sum`` and its ``count``; who reads them forms the quotient.
+        """
+        count = Shape(*bits_for_range(0, rows))
+        match self.function:
+            case "count":
+                return count
+            case "min" | "max":
+                return Shape(*self.number.bits)
+        low, high = min(self.number.low * rows, 0), max(self.number.high * rows, 0)
+        total = Shape(*bits_for_range(low, high))
+        if self.function == "sum":
+            return total
+        return data.StructLayout({"sum": total, "count": count})
+
+
+@dataclass(frozen=True)
+class PaneStream:
+    """The stream that an engine reads.
+
+    Parameters
+    ----------
+    name : str
+        The source's name, as the columns of expressions use it.
+    schema : Schema
+        The columns that tuples carry into the hardware.
+    time : str
+        The column with the times, a TIMESTAMP or an integer.
+    slack : int
+        How much older than the latest one a tuple's time may be, in units of the time column.
+    keys : tuple of str
+        The columns of GROUP BY.
+    """
+
+    name: str
+    schema: Schema
+    time: str
+    slack: int = 0
+    keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.time, *self.keys):
+            if name not in self.schema:
+                raise ValueError(f"The tuples carry no column {self.name}.{name}")
+        if not isinstance(self.slack, int) or self.slack < 0:
+            raise ValueError(f"SLACK must be 0 or a positive integer, not {self.slack!r}")
+
+    @property
+    def operands(self) -> data.StructLayout:
+        """A tuple as expressions see it."""
+        return data.StructLayout({self.name: self.schema.layout})
+
+    @property
+    def key(self) -> data.StructLayout:
+        """The columns of GROUP BY, in the order of ``keys``."""
+        return data.StructLayout({name: self.schema[name].shape for name in self.keys})
+
+    def transfer(self, lanes: int = 1) -> data.StructLayout:
+        """One transfer of the input.
+
+        Of a punctuation only the time counts: it moves the watermark as a tuple of that time.
+        """
+        lane = data.StructLayout({"valid": 1, "punctuation": 1, "tuple": self.schema.layout})
+        return data.StructLayout({"end": 1, "lanes": data.ArrayLayout(lane, lanes)})
+
+
+@dataclass(frozen=True)
+class PaneQuery:
+    """One query over the stream; ``range`` and ``slide`` are in units of the time column."""
+
+    where: Expr | None
+    aggregates: tuple[Aggregate, ...]
+    range: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("RANGE", self.range), ("SLIDE", self.slide)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        if self.where is not None and not isinstance(self.where.type, Bool):
+            raise ValueError(f"WHERE takes a condition, not a {self.where.type}")
+        names = [aggregate.name for aggregate in self.aggregates]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"Aggregate {name!r} is declared twice")
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything that is computed from a tuple."""
+        found = [each.argument for each in self.aggregates] + [self.where]
+        return tuple(expr for expr in found if expr is not None)
+
+    def value(self, rows: int) -> data.StructLayout:
+        """The aggregates of a window of at most ``rows`` tuples, by name."""
+        return data.StructLayout({each.name: each.shape(rows) for each in self.aggregates})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that can be changed at run time, through the member ``set_<name>``.
+
+    ``low`` and ``high`` are what the built hardware can represent; it may refuse more than that.
+    """
+
+    name: str
+    low: int
+    high: int
+    initial: int
+    description: str
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(*bits_for_range(self.low, self.high))
+
+
+class AggregateEngine(wiring.Component):
+    """The interface of every engine for sliding-window aggregates.
+
+    Parameters
+    ----------
+    stream : PaneStream
+    queries : sequence of PaneQuery
+    lanes : int
+        Tuples per transfer, at most: 1, 2, 4 or 8.
+    sum_rows : int
+        The most rows that a window may hold. Sums and counts are as wide as these rows need; where
+        a window has more, its row is withheld and an error raised.
+    settings : sequence of Setting
+
+    Members
+    -------
+    i : In(stream.Signature(pane_stream.transfer(lanes)))
+        ``end`` is a transfer of its own. After it the engine takes nothing until the end has left,
+        then it starts anew.
+    o : Out(stream.Signature(self.result))
+        A transfer that is not the end has at least one row; ``rows[k]`` is a row of query ``k``, to
+        be read as ``query_k`` of the union. With keys, a window has a row per key.
+    late : Out(ArrayLayout(range(lanes + 1), len(queries)))
+        Late tuples that passed WHERE, of each query, in this cycle.
+    stalled : Out(1)
+        High in a cycle in which an input is refused for want of room (not while an end drains).
+    errors : Out(len(ERRORS))
+        High in a cycle in which something happened that cost results.
+    set_<name> : In(setting.shape)
+        One for each of ``settings``, with its initial value as the default; read when ``apply`` is
+        high.
+    apply : In(1)
+        Only with settings: pulse to ask for what is at ``set_<name>``. A request while another one
+        waits replaces it.
+    applied, refused : Out(1)
+        Only with settings: high in the cycle in which a request takes effect, or is refused.
+    """
+
+    ERRORS = (
+        "a window held more rows than its sums were built for",
+        "there were more keys than the key table holds",
+        "a setting was out of the built limits and was refused",
+        "a tuple came out of order",
+    )
+    ROWS, KEYS, SETTING, ORDER = range(4)
+    """Bits of ``errors``."""
+
+    i: stream.Interface
+    o: stream.Interface
+    late: Any
+    stalled: Signal
+    errors: Signal
+    domains: tuple[str, ...] = ("sync",)
+
+    def __init__(
+        self,
+        pane_stream: PaneStream,
+        queries: Sequence[PaneQuery],
+        *,
+        lanes: int = 1,
+        sum_rows: int = 1 << 32,
+        settings: Sequence[Setting] = (),
+    ) -> None:
+        if lanes not in (1, 2, 4, 8) or isinstance(lanes, bool):
+            raise ValueError(f"Lanes must be 1, 2, 4 or 8, not {lanes!r}")
+        if not queries:
+            raise ValueError("An aggregate engine needs at least one query")
+        if not isinstance(sum_rows, int) or sum_rows < 1:
+            raise ValueError(f"The most rows of a window must be positive, not {sum_rows!r}")
+        carried = {(pane_stream.name, name) for name in pane_stream.schema.names}
+        for query in queries:
+            for source, name in sorted(columns_of(*query.expressions) - carried):
+                raise ValueError(f"The tuples carry no column {source}.{name}")
+        self.pane_stream = pane_stream
+        self.queries = tuple(queries)
+        self.lanes = lanes
+        self.sum_rows = sum_rows
+        self.settings = tuple(settings)
+        each_query = data.ArrayLayout(Shape.cast(range(lanes + 1)), len(self.queries))
+        members: dict[str, Any] = {
+            "i": wiring.In(stream.Signature(pane_stream.transfer(lanes))),
+            "o": wiring.Out(stream.Signature(self.result)),
+            "late": wiring.Out(each_query),
+            "stalled": wiring.Out(1),
+            "errors": wiring.Out(len(self.ERRORS)),
+        }
+        if self.settings:
+            members |= {
+                f"set_{each.name}": wiring.In(each.shape, init=each.initial)  # type: ignore[call-arg] # the stubs know it as reset
+                for each in self.settings
+            }
+            members |= {
+                "apply": wiring.In(1),
+                "applied": wiring.Out(1),
+                "refused": wiring.Out(1),
+            }
+        super().__init__(members)
+
+    @property
+    def pane(self) -> int:
+        """The length of a pane: the greatest common divisor of all ranges and slides."""
+        return gcd(*(each.range for each in self.queries), *(each.slide for each in self.queries))
+
+    @cached_property
+    def end_time(self) -> Shape:
+        """The end of a window; wide enough for the last window of the last possible tuple."""
+        longest = max(query.range for query in self.queries)
+        column = self.pane_stream.schema[self.pane_stream.time]
+        return Shape(*bits_for_range(min(column.low, -1), column.high + longest))
+
+    @cached_property
+    def row_layouts(self) -> list[data.StructLayout]:
+        """The row of each query: ``end_time``, ``key`` (with keys), and ``value``, by aggregate."""
+        key = {"key": self.pane_stream.key} if self.pane_stream.keys else {}
+        return [
+            data.StructLayout({"end_time": self.end_time, **key, "value": q.value(self.sum_rows)})
+            for q in self.queries
+        ]
+
+    @property
+    def result(self) -> data.StructLayout:
+        """One transfer of the output: a row of each query at most, or the end, which has none."""
+        row = data.UnionLayout({f"query_{k}": each for k, each in enumerate(self.row_layouts)})
+        place = data.StructLayout({"valid": 1, "row": row})
+        rows = data.ArrayLayout(place, len(self.queries))
+        return data.StructLayout({"end": 1, "rows": rows})
+
+    @property
+    @abstractmethod
+    def predicted(self) -> dict[str, Any]:
+        """Cycles and resources as they are known before anything runs, for ``top.json``.
+
+        ``cycles`` has ``latency`` (from a closing punctuation taken at ``i`` to its row at ``o``,
+        while nothing waits), ``per_transfer``, and ``drain`` (at most, from the end taken at ``i``
+        to the end at ``o``, while nothing waits).
+        """
