@@ -17,7 +17,7 @@ from joinery_gen.engines.aggregates import aggregate_shell, pane_queries, pane_s
 from joinery_gen.generate import generate
 from joinery_gen.query import AVG_EXTRA_DIGITS, AggregateOutput, KeyOutput, Query, WindowEndOutput
 from joinery_tb.aggregate_cases import AggregateCase, sliding_query
-from joinery_tb.design import Design
+from joinery_tb.design import Design, DesignError
 from joinery_tb.replay import replay
 from joinery_tb.single import SingleTuples
 from joinery_tb.words import decode, encode
@@ -110,3 +110,41 @@ def test_reports_are_as_many_as_queries() -> None:
     engine = plan_of(KEYED, {}).build()
     with pytest.raises(ValueError, match=r"^There are 2 queries, and 1 reports$"):
         aggregate_shell(plan_of(ONE, {}), engine, Identity(1, 2))
+
+
+@pytest.mark.parametrize("sim", ["verilator", "icarus"])
+def test_settings(sim: str, tmp_path: Path) -> None:
+    """Registers reach the engine, wide ones in two halves, and tell what became of a request."""
+    query, parameters = DESIGNS["settings"]
+    top = generate(plan_of(query, parameters), tmp_path / "design")
+    registers = {each["name"]: each for each in top["registers"]}
+    assert [registers[name]["reset"] for name in ("range", "limit_lo", "limit_hi")] == [
+        9,
+        0xFFFFFFFB,
+        0xFFFFFFFF,
+    ]
+    assert registers["limit_lo"]["description"] == (
+        f"The constant of WHERE, {-1 << 40} to {1 << 40}"
+    )
+    stimulus = encode(top, AggregateCase(query, []).prepare(tmp_path / "input"), tmp_path / "words")
+    for writes, applied, refused in (
+        ([("range", 8), ("apply", 1), ("range", 6), ("apply", 1)], 2, 0),
+        ([("range", 8), ("apply", 1), ("range", 7), ("apply", 1)], 1, 1),
+        ([("range", 7), ("apply", 1), ("range", 8), ("apply", 1)], 1, 0),
+        ([("limit_lo", -6), ("apply", 0)], 0, 0),
+    ):
+        report = replay(
+            tmp_path / "design", stimulus.path, tmp_path / "rows", writes=writes, sim=sim
+        )
+        found = {name: report.registers[name] for name in ("applied", "refused")}
+        assert found == {"applied": applied, "refused": refused}
+        assert report.registers["range"] == dict(writes).get("range", 9)
+    assert report.registers["limit"] == 2**64 - 6
+    with pytest.raises(DesignError, match=r"^A register did not take what was written to it$"):
+        replay(
+            tmp_path / "design",
+            stimulus.path,
+            tmp_path / "rows",
+            writes=[("identity", 1)],
+            sim=sim,
+        )

@@ -226,12 +226,12 @@ APPLY: list[Row] = [
 def _setting_rows(setting: Setting) -> list[Row]:
     """The registers of a setting: 32 bits each, the low ones first."""
     parts = -(-setting.shape.width // WORD)
-    names = [setting.name] if parts == 1 else [f"{setting.name}_{k}" for k in range(parts)]
+    ends = {1: [""], 2: ["_lo", "_hi"]}.get(parts, [f"_{part}" for part in range(parts)])
+    about = f"{setting.description}, {setting.low} to {setting.high}"
     return [
-        (name, "rw", f"{setting.description}, {setting.low} to {setting.high}",
-         setting.initial >> WORD * k & (1 << WORD) - 1)
-        for k, name in enumerate(names)
-    ]  # fmt: skip
+        (setting.name + end, "rw", about, setting.initial >> WORD * part & (1 << WORD) - 1)
+        for part, end in enumerate(ends)
+    ]
 
 
 def _describe(column: ReportColumn, layout: Any, base: int) -> dict[str, Any]:
