@@ -33,7 +33,7 @@ from .build import build_replay, last_lines, tool_versions
 from .design import Design, DesignError
 from .records import record_words
 from .stalls import Stall, stall_numbers
-from .words import decode, encode
+from .words import decode, encode, result_files
 
 __all__ = ["PATIENCE", "ReplayReport", "SimReport", "replay", "simulate"]
 
@@ -198,6 +198,7 @@ def simulate(
     *,
     accepted: str | Path | None = None,
     times: str | Path | None = None,
+    writes: Sequence[tuple[str, int]] = (),
     sim: str = "verilator",
     pair: bool = True,
     stall_in: Stall = 0.0,
@@ -208,11 +209,12 @@ def simulate(
 ) -> SimReport:
     """Run prepared tuples through the design in ``directory`` and write its rows to ``out``.
 
-    ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output.
+    ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output;
+    of a design that serves several queries it is a folder with such a file for each.
     Its ``joinery`` metadata names the query, the engine, the simulator and the cycles. Where the
     design refused tuples, the rows are those of the accepted ones, and these go to the folder
-    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times`` is
-    as for ``replay``.
+    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times``
+    and ``writes`` are as for ``replay``.
     """
     design = Design(directory)
     toolchain.check_simulator(sim)
@@ -224,6 +226,7 @@ def simulate(
             folder / "results",
             log=folder / "log",
             times=times,
+            writes=writes,
             sim=sim,
             stall_in=stall_in,
             stall_out=stall_out,
@@ -235,12 +238,14 @@ def simulate(
         refused = {source: log[places] for source, places in stimulus.places.items()}
         if report.refused and accepted is not None:
             write_accepted(Path(prepared), refused, Path(accepted))
-        table = decode(design.top, folder / "results")
         counts = {source: int(which.sum()) for source, which in refused.items()}
-        result = SimReport(Path(out), stimulus.tuples, counts, len(table), report)
+        result = SimReport(Path(out), stimulus.tuples, counts, report.results, report)
         used = Path(accepted) if report.refused and accepted is not None else Path(prepared)
-        pq.write_table(_with_metadata(table, design, result, used), folder / "out")
-        (folder / "out").replace(out)
+        for number, file in enumerate(result_files(design.top, out)):
+            table = decode(design.top, folder / "results", number)
+            pq.write_table(_with_metadata(table, design, result, used), folder / "out")
+            file.parent.mkdir(exist_ok=True)
+            (folder / "out").replace(file)
     return result
 
 

@@ -20,7 +20,7 @@ class SingleTuples(AggregateEngine):
 
     @property
     def predicted(self) -> dict[str, Any]:
-        return {"cycles": {"latency": 1, "per_transfer": self.lanes, "drain": 1, "end": 1}}
+        return {"cycles": {"latency": 1, "per_transfer": self.lanes, "drain": 1}}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -36,6 +36,7 @@ __all__ = [
     "decode",
     "encode",
     "parse_type",
+    "result_files",
     "schema_of",
 ]
 
@@ -131,6 +132,12 @@ def encode(
     records.tofile(path)
     punctuations = {source: int(mark.sum()) for source, mark in marks.items()}
     return Stimulus(Path(path), count + 1, places, punctuations)
+
+
+def result_files(top: Mapping[str, Any], out: str | Path) -> list[Path]:
+    """Return where the rows of each query of a design go: ``out``, or files in a folder ``out``."""
+    queries = top["output"].get("queries")
+    return [Path(out, f"{each['name']}.parquet") for each in queries] if queries else [Path(out)]
 
 
 def decode(top: Mapping[str, Any], path: str | Path, query: int = 0) -> pa.Table:

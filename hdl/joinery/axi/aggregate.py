@@ -73,6 +73,8 @@ class AggregateShell(StreamShell):
         "stall_engine": StreamShell.SHARED["stall_engine"],
     }
 
+    ADDED = ("latency", "drain")
+
     engine: AggregateEngine
 
     def __init__(
@@ -196,6 +198,21 @@ class AggregateShell(StreamShell):
                 source=source.name,
             ),
         }
+
+    def describe(self) -> dict[str, Any]:
+        if not self.engine.settings:
+            return super().describe()
+        settings = [
+            {
+                "name": each.name,
+                "low": each.low,
+                "high": each.high,
+                "initial": each.initial,
+                "registers": [row[0] for row in _setting_rows(each)],
+            }
+            for each in self.engine.settings
+        ]
+        return {**super().describe(), "settings": settings}
 
     def describe_output(self) -> dict[str, Any]:
         base = self.output_layout["row"].offset
