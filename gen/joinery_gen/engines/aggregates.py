@@ -8,6 +8,7 @@ from typing import Any
 from joinery.aggregate import Aggregate, AggregateEngine, PaneQuery, PaneStream
 from joinery.axi import AggregateShell, Identity, Report, ReportColumn
 from joinery.expr import columns_of
+from joinery.panes import PaneAggregation
 
 from ..query import (
     AVG_EXTRA_DIGITS,
@@ -18,7 +19,7 @@ from ..query import (
     SlidingWindow,
     WindowEndOutput,
 )
-from .model import Engine, Plan
+from .model import Engine, Form, Parameter, Plan
 
 __all__ = ["ENGINES", "aggregate_shell", "pane_queries", "pane_stream"]
 
@@ -94,4 +95,15 @@ def _builder(engine: Callable[..., AggregateEngine]) -> Callable[[Plan], Aggrega
     return build
 
 
-ENGINES: dict[str, Engine] = {}
+COMMON = {
+    "lanes": Parameter("number", 1, "tuples per cycle: 1, 2, 4 or 8"),
+    "sum_rows": Parameter("number", None, "the most rows of a window; sums are as wide as needed"),
+}
+PANES = {
+    **COMMON,
+    "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
+}
+ADVICE = {0: "raise sum_rows with --set"}
+ENGINES = {
+    "panes": Engine((Form.SLIDING,), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE),
+}
