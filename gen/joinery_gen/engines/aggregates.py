@@ -102,6 +102,7 @@ COMMON = {
 PANES = {
     **COMMON,
     "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
+    "gaps": Parameter("number", None, "leaps of time that may wait"),
 }
 ADVICE = {0: "raise sum_rows with --set"}
 ENGINES = {
