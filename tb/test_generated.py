@@ -12,6 +12,7 @@ from joinery_gen.engines import plan
 from joinery_gen.generate import LINT_WAIVERS, generate
 from joinery_gen.query import JoineryError
 from joinery_tb import toolchain
+from joinery_tb.aggregate_cases import sliding_query
 from joinery_tb.cases import JoinCase, join_query, random_arrivals
 from joinery_tb.replay import simulate
 
@@ -61,6 +62,11 @@ LINTED = {
     "registers": (PLAIN, "handshake", {"cores": 13}),
     "broadcast": (PLAIN, "handshake", {"cores": 3, "flow": "broadcast", "merge": "fsm_tree"}),
     "ring": (PLAIN, "handshake", {"cores": 6, "comparators": 2, "merge": "ring", "lanes": 4}),
+    "panes": (
+        sliding_query((12, 4), (9, 2), slack=7, where="k <> 3 AND x > 0.5"),
+        "panes",
+        {"sum_rows": 1000},
+    ),
     "memory": (COMPUTED, "handshake", {"cores": 5, "storage": "memory", "policy": "shed"}),
 }
 
