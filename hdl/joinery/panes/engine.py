@@ -10,13 +10,14 @@ takes a closed pane per cycle; the windows turn panes into rows.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, ResetSignal, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..aggregate import AggregateEngine, PaneQuery, PaneStream
 from ..stream import Queue
 from .extreme import ExtremeWindow
 from .front import PaneFront
+from .keys import KeyTable
 from .number import chunk_products
 from .pipe import delayed
 from .plan import TAG_BITS, PanePlan, slots_for
@@ -44,6 +45,9 @@ class PaneAggregation(AggregateEngine):
         enough for a backlog of 512.
     gaps : int
         Leaps of time that may wait at a time.
+    keys : int
+        Most keys of GROUP BY in a stream. A pane takes as many cycles as there may be keys, rounded
+        up to a power of two. Tuples of more keys are dropped, and an error is raised for each.
     """
 
     def __init__(
@@ -55,14 +59,20 @@ class PaneAggregation(AggregateEngine):
         sum_rows: int = 1 << 32,
         slots: int | None = None,
         gaps: int = 64,
+        keys: int = 64,
         tag_bits: int = TAG_BITS,
     ) -> None:
         super().__init__(pane_stream, queries, lanes=lanes, sum_rows=sum_rows)
+        if pane_stream.keys and lanes > 1:
+            raise ValueError(f"GROUP BY takes one tuple per transfer, not {lanes}; use one lane")
+        if not isinstance(keys, int) or keys < 1:
+            raise ValueError(f"The most keys must be a positive integer, not {keys!r}")
         self.slots = slots_for(pane_stream, queries, lanes) if slots is None else slots
         self.gaps = gaps
         self.plan = PanePlan(pane_stream, self.queries, self.slots, lanes, tag_bits)
         self.terms = PaneTerms(self.queries, sum_rows)
-        self.keys = 1
+        self.most_keys = keys
+        self.keys = 1 << max(1, (keys - 1).bit_length()) if pane_stream.keys else 1
         self.front = PaneFront(pane_stream, self.plan, self.terms, lanes=lanes)
 
     @property
@@ -74,7 +84,7 @@ class PaneAggregation(AggregateEngine):
     @property
     def close_delay(self) -> int:
         """Cycles by which panes are closed later than the tuples before are on their way."""
-        return int(self.lanes > 1)
+        return int(self.lanes > 1) + (KeyTable.LATENCY if self.pane_stream.keys else 0)
 
     @property
     def predicted(self) -> dict[str, Any]:
@@ -108,7 +118,7 @@ class PaneAggregation(AggregateEngine):
             for put, place in zip(front.put, front.place, strict=True)
         ).any()
         room = Signal()
-        closed = delayed(m, front.closed, self.close_delay, 1, "closed")
+        closed = self._closed(m, front, room)
         ending = Signal()
         m.d.comb += [
             room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
@@ -127,34 +137,72 @@ class PaneAggregation(AggregateEngine):
             m.d.sync += ending.eq(0)
 
         go, united = Signal(), Signal(step_layout(self.plan, self.keys))
-        value = self._unite(m, self._store(m, front, walker, room, go), walker, go, united)
+        stores = self._store(m, front, walker, go)
+        if self.pane_stream.keys:
+            self._put_by_key(m, front, stores[0], room, ending)
+        else:
+            for k, store in enumerate(stores):
+                m.d.comb += [
+                    store.put.eq(front.put[k] & room),
+                    store.address.eq(front.place[k][: self.plan.slot_bits]),
+                    store.tag.eq(front.place[k][self.plan.slot_bits :]),
+                    store.passes.eq(front.passes[k]),
+                    store.arguments.eq(front.arguments[k]),
+                ]
+        value = self._unite(m, stores, walker, go, united)
         with m.If(go):
             m.d.sync += united.eq(walker.step)
         self._connect_windows(m, value, united, go, self._end_time(m, walker, go))
         m.d.comb += [walker.go.eq(go), go.eq(~self.o.valid | self.o.ready)]
         return m
 
+    def _closed(self, m: Module, front: PaneFront, room: Signal) -> Value:
+        """The panes that are closed, once the tuples that came before are in the store."""
+        closed: Value = front.closed
+        for k in range(self.close_delay):
+            held = Signal(self.plan.place, init=self.slots, reset_less=True, name=f"closed_{k}")
+            with m.If(ResetSignal()):
+                m.d.sync += held.eq(front.restart)
+            with m.Elif(room if k == 0 and self.lanes > 1 else 1):
+                m.d.sync += held.eq(closed)
+            closed = held
+        return closed
+
     def _store(
-        self, m: Module, front: PaneFront, walker: PaneWalker, room: Signal, go: Signal
+        self, m: Module, front: PaneFront, walker: PaneWalker, go: Signal
     ) -> list[PaneStore]:
         """The pane memory of each lane."""
-        slot_bits = self.plan.slot_bits
         stores = []
         for k in range(self.lanes):
             store = PaneStore(self.terms, rows=self.slots * self.keys, tag_bits=self.plan.tag_bits)
             m.submodules[f"store_{k}"] = store
             stores.append(store)
             m.d.comb += [
-                store.put.eq(front.put[k] & room),
-                store.address.eq(front.place[k][:slot_bits]),
-                store.tag.eq(front.place[k][slot_bits:]),
-                store.passes.eq(front.passes[k]),
-                store.arguments.eq(front.arguments[k]),
                 store.read.eq(go),
                 store.read_address.eq(walker.address),
                 store.read_tag.eq(walker.step.tag),
             ]
         return stores
+
+    def _put_by_key(
+        self, m: Module, front: PaneFront, store: PaneStore, room: Signal, ending: Signal
+    ) -> None:
+        """Find the key's number first, and then put the tuple."""
+        table = KeyTable(self.pane_stream.key, keys=self.most_keys, places=self.keys)
+        m.submodules.keys = self._table = table
+        place = delayed(m, front.place[0], table.LATENCY, 1, "place")
+        arguments = delayed(m, front.arguments[0], table.LATENCY, 1, "arguments")
+        m.d.comb += [
+            table.put.eq(front.put[0] & room),
+            table.key.eq(front.keys[0]),
+            table.clear.eq(self.o.valid & self.o.ready & self.o.payload.end),
+            self.errors[self.KEYS].eq(table.full),
+            store.put.eq(table.found),
+            store.address.eq(Cat(table.number, place[: self.plan.slot_bits])),
+            store.tag.eq(place[self.plan.slot_bits :]),
+            store.passes.eq(delayed(m, front.passes[0], table.LATENCY, 1, "passes")),
+            Value.cast(store.arguments).eq(arguments),
+        ]
 
     def _unite(
         self, m: Module, stores: list[PaneStore], walker: PaneWalker, go: Signal, united: Any
@@ -194,6 +242,10 @@ class PaneAggregation(AggregateEngine):
             name: delayed(m, united[name], self.window_latency, go, f"{name}_done")
             for name in ("valid", "end", "ends")
         }
+        if self.pane_stream.keys:
+            m.d.comb += self._table.read.eq(
+                delayed(m, united.key, self.window_latency, go, "key_done")
+            )
         rows, too_many = [], []
         for k, query in enumerate(self.queries):
             results = self._window(m, k, query, value, united, go)
@@ -204,6 +256,8 @@ class PaneAggregation(AggregateEngine):
             rows.append(ends & (count != 0) & fits)
             too_many.append(ends & ~fits)
             m.d.comb += [out.rows[k].valid.eq(rows[-1]), row.end_time.eq(end_time)]
+            if self.pane_stream.keys:
+                m.d.comb += row.key.eq(self._table.value)
             for each in query.aggregates:
                 if each.function == "avg":
                     total = results[Term(query.where, "sum", each.argument)]

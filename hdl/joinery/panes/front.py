@@ -105,7 +105,7 @@ class PaneFront(wiring.Component):
         for k, lane in enumerate(self.i.payload.lanes):
             live = entered & lane.valid & ~self.i.payload.end
             found = self._number(m, k, lane)
-            found["live"] = self._at_decision(m, live, f"live_{k}")
+            found["live"] = delayed(m, live, self.wait + 2, self._early, f"live_{k}")
             found["passes"] = self._evaluate_lane(m, k, lane, live & ~lane.punctuation)
             lanes.append(found)
         end = self._at_decision(m, entered & self.i.payload.end, "end")
@@ -133,7 +133,7 @@ class PaneFront(wiring.Component):
                  "bound": Signal(plan.number, name=f"bound_{lane}")}  # fmt: skip
         m.d.comb += [found["pane"].eq(pane.o_0), found["bound"].eq(pane.o_1)]
         for window in plan.windows:
-            if window.step > 1 and window.slide not in found:
+            if window.step > 1 and f"part_{window.slide}" not in found:
                 unit = divide(window.slide, (-self.source.slack,), f"slide_{window.slide}")
                 part = Signal(range(window.step), name=f"part_{window.slide}_{lane}")
                 product = unit.fraction_0 * window.step
@@ -177,14 +177,51 @@ class PaneFront(wiring.Component):
     def _group(self, m: Module, lanes: list[dict[str, Any]], end: Value) -> dict[str, Any]:
         """Find the largest bound up to each lane, and split a transfer where time leaps."""
         plan = self.plan
-        highest: list[Value] = []
+        highest: list[Any] = []
         for lane in lanes:
             bound = Mux(lane["live"], lane["bound"], plan.none)
             highest.append(_larger(highest[-1], bound) if highest else bound)
         if len(lanes) == 1:
             return {"lanes": lanes, "end": end, "highest": highest, "group": lanes[0]["live"],
                     "last": highest[0], "first": lanes[0]}  # fmt: skip
-        raise NotImplementedError
+
+        def held(value: Any, name: str) -> Value:
+            return delayed(m, value, 1, self._early, name)
+
+        leaps = [Const(0)]
+        for k, lane in enumerate(lanes[1:], start=1):
+            far = lane["bound"] > highest[k - 1] + plan.leap
+            leaps.append(held(lane["live"] & far, f"leaps_{k}"))
+        highest_held = [
+            Signal(plan.number, init=plan.none, name=f"highest_{k}") for k in range(self.lanes)
+        ]
+        with m.If(self._early):
+            m.d.sync += [now.eq(each) for now, each in zip(highest_held, highest, strict=True)]
+        highest = highest_held
+        for k, lane in enumerate(lanes):
+            for name, value in lane.items():
+                if name != "passes":
+                    lane[name] = held(value, f"{name}_{k}")
+
+        # The lanes that are left, from the first on until time leaps.
+        done = Signal(self.lanes)
+        group: list[Value] = []
+        first, last = dict(lanes[-1]), highest[-1]
+        stop, started = Const(0), Const(0)
+        for k, lane in enumerate(lanes):
+            left = lane["live"] & ~done[k]
+            stops = stop | (left & started & leaps[k])
+            last = Mux(stops & ~stop, highest[k - 1], last) if k else last
+            group.append(left & ~stops)
+            stop, started = stops, started | left
+        for lane, taken in reversed(list(zip(lanes, group, strict=True))):
+            for name in first:
+                first[name] = Mux(taken, lane[name], first[name])
+        m.d.comb += self._more.eq(stop)
+        with m.If(self.en):
+            m.d.sync += done.eq(Mux(self._more, done | Cat(group), 0))
+        return {"lanes": lanes, "end": end, "highest": highest, "group": Cat(group),
+                "last": last, "first": first}  # fmt: skip
 
     def _decide(self, m: Module, group: dict[str, Any]) -> dict[str, Any]:
         """Drop late tuples, move the watermark."""

@@ -60,7 +60,11 @@ class PanePlan:
     @staticmethod
     def least_slots(source: PaneStream, pane: int, lanes: int) -> int:
         """The fewest slots with which the engine cannot come to a stop."""
-        return 1 << (source.slack // pane + 1 + (lanes > 1) * 16).bit_length()
+        open_panes = source.slack // pane + 2
+        if lanes == 1:
+            return max(4, 1 << (open_panes - 1).bit_length())
+        # Inside a transfer, time may move over a quarter of the slots.
+        return max(32, 2 << (open_panes - 1).bit_length())
 
     @cached_property
     def pane(self) -> int:
