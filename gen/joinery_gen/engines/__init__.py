@@ -23,6 +23,7 @@ DEFAULT = {
     Form.ROW_JOIN: "handshake",
     Form.TIME_JOIN: "fjoin",
     Form.SLIDING: "panes",
+    Form.SLIDING_GROUPED: "panes",
     Form.SLIDING_KEYED: "mlq",
     Form.ROWS_KEYED: "mlq",
 }
