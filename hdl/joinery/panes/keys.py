@@ -66,7 +66,8 @@ class KeyTable(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.values = values = Memory(shape=self.key_layout, depth=self.keys, init=[])
+        values: Memory = Memory(shape=self.key_layout, depth=self.keys, init=[])
+        m.submodules.values = values
         write, read = values.write_port(), values.read_port(domain="comb")
         entries = Array(Signal(self.key_layout.size, name=f"entry_{k}") for k in range(self.keys))
         used = Signal(range(self.keys + 1))

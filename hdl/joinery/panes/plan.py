@@ -1,6 +1,5 @@
 """The numbers that a build of the panes engine rests on, and the layouts that follow from them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -131,7 +130,6 @@ class PanePlan:
         )
 
 
-def slots_for(source: PaneStream, queries: Sequence[PaneQuery], lanes: int) -> int:
+def slots_for(source: PaneStream, pane: int, lanes: int) -> int:
     """Enough for SLACK and a backlog of at least 512 panes."""
-    pane = gcd(*(each.range for each in queries), *(each.slide for each in queries))
     return max(1024, 2 * PanePlan.least_slots(source, pane, lanes))
