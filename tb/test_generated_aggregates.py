@@ -20,6 +20,14 @@ from joinery_tb.words import encode, result_files
 
 DESIGNS: dict[str, tuple[Query, str, dict[str, Any]]] = {
     "panes": (sliding_query((12, 4), slack=9, where="x > -5"), "panes", {}),
+    "panes, lanes": (sliding_query((35, 10), slack=4, where="x > -5"), "panes", {"lanes": 4}),
+    "panes, sequential": (sliding_query((9, 6), slack=9), "panes", {"wlq": "sequential"}),
+    "panes, keys": (
+        sliding_query((12, 8), slack=9, by="k", select="t, k, count(*), max(x), avg(x)"),
+        "panes",
+        {"keys": 16},
+    ),
+    "wid": (sliding_query((10, 4), slack=9, where="x > -5"), "wid", {"sum_rows": 500}),
     "panes, several queries": (
         sliding_query((12, 4), (9, 2), (6, 6), (35, 5), slack=7, where="k <> 3"),
         "panes",

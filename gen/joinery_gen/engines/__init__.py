@@ -17,7 +17,7 @@ __all__ = ["ENGINES", "Engine", "Form", "Parameter", "Plan", "form_of", "join_pa
 
 ENGINES: dict[str, Engine] = {**joins.ENGINES, **aggregates.ENGINES}
 
-PLANNED = ("fjoin", "wid", "glacier", "mlq")
+PLANNED = ("fjoin", "mlq")
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",
