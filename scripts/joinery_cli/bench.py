@@ -29,6 +29,10 @@ BENCHES = {
         "joinery_cli.bench_handshake:bench_handshake",
         "the papers' experiments on handshake join, with a plot of each",
     ),
+    "panes": (
+        "joinery_cli.bench_panes:bench_panes",
+        "pane-based aggregation and its baselines: cycles, latency and area, beside the paper's",
+    ),
     "replay": (
         "joinery_cli.bench_replay:bench_generated",
         "how much faster the replay harness is than cocotb driving every cycle",

@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["draw"]
 
-DESIGN = ("engine", "merge", "flow", "comparators", "lanes", "buffers")
+DESIGN = ("engine", "wlq", "aggregate", "merge", "flow", "comparators", "lanes", "buffers")
 """Columns that tell designs from each other: each design has a colour."""
 STYLES = ("-", "--", ":", "-.")
 
@@ -19,7 +19,7 @@ def draw(title: str, rows: Sequence[Mapping[str, Any]], path: Path, *, x: str, y
     matplotlib.rcParams["svg.hashsalt"] = title  # the same rows give the same file
     from matplotlib import pyplot
 
-    designs = [name for name in DESIGN if name != x and len({row[name] for row in rows}) > 1]
+    designs = [name for name in DESIGN if name != x and len({row.get(name) for row in rows}) > 1]
     inputs = list(dict.fromkeys(row["input"] for row in rows))
     curves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
