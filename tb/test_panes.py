@@ -366,3 +366,11 @@ def test_divider_is_exact():
                 if column.low <= number <= column.high:
                     shifted = (number * found.multiplier + found.offset) >> found.shift
                     assert shifted == number // divisor
+
+
+def test_eight_lanes_at_full_rate():
+    """Eight tuples per cycle, out of order within SLACK, without a stall."""
+    items = [{"time": k // 4 - k % 3, "v": k % 100 - 50} for k in range(640)]
+    query = PaneQuery(POSITIVE, (COUNT, MAX), 12, 2)
+    found = check(PaneAggregation(source_of(2), [query], lanes=8, slots=64), [items])
+    assert found.stalled == 0
