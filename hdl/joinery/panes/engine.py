@@ -104,7 +104,8 @@ class PaneAggregation(AggregateEngine):
     def predicted(self) -> dict[str, Any]:
         walk = self.plan.most_panes + 1 if self.wlq == "sequential" else 0
         latency = walk + self.front.latency + 1 + self.close_delay + 2 + self.window_latency
-        walked = self.slots + self.plan.most_panes * self.keys
+        # Between panes that wait, each gap is walked as far as windows reach.
+        walked = (self.slots + (self.gaps + 2) * self.plan.most_panes) * self.keys
         return {
             "cycles": {
                 "latency": latency,
