@@ -87,6 +87,18 @@ def linted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name / "top.v" for name in LINTED}
 
 
+def test_memories_are_cleared_in_loops(tmp_path: Path) -> None:
+    """A thousand times the rows are a few digits more of Verilog."""
+    sizes = {}
+    for rows in (16, 16_000):
+        query, settings = join_query(rows, rows), {"cores": 2, "storage": "memory"}
+        generate(plan(query, "handshake", settings), tmp_path)
+        text = (tmp_path / "top.v").read_text()
+        assert f"for (row = 0; row < {rows // 2}; row = row + 1)" in text
+        sizes[rows] = len(text)
+    assert sizes[16_000] < 1.05 * sizes[16]
+
+
 @pytest.mark.parametrize("name", LINTED)
 def test_verilator_has_nothing_to_say(linted: dict[str, Path], name: str) -> None:
     assert lint(linted[name]) == ""

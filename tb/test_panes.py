@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 import pytest
+from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from joinery.aggregate import Aggregate, PaneQuery, PaneStream
 from joinery.expr import Column, Compare, Const
 from joinery.panes import PaneAggregation
+from joinery.panes.number import Reciprocal
 from joinery.tuples import Field, IntType, Schema, TimestampType
 from joinery_tb.panes import expected_rows, items_to_transfers, run_engine
 from joinery_tb.simulate import STALLS
@@ -315,3 +317,60 @@ def test_too_many_rows():
         {row: count for row, count in expected.items() if row[2] <= 5}
     )
     assert found.errors == 1 << engine.ROWS
+
+
+def test_reset_in_mid_stream():
+    """Nothing of what came before a reset is found after it, whenever it comes."""
+    query = PaneQuery(None, (COUNT,), 4, 2)
+    items = [{"time": EPOCH_MS + k, "v": 0} for k in range(12)]
+    transfers = items_to_transfers(source_of(1), items)
+    expected, _ = expected_rows(source_of(1), query, items, pane=2)
+    for moment in range(1, 24, 2):
+        engine = PaneAggregation(source_of(1), [query], slots=8)
+        reset = Signal()
+        rows = []
+
+        async def bench(ctx, engine=engine, reset=reset, rows=rows, moment=moment):
+            ctx.set(engine.o.ready, 1)
+            left = list(reversed(transfers))
+            for cycle in range(100):
+                ctx.set(reset, cycle == moment)
+                if cycle == moment + 1:
+                    left = list(reversed(transfers))
+                    rows.clear()
+                ctx.set(engine.i.valid, bool(left))
+                if left:
+                    ctx.set(engine.i.payload, left[-1])
+                if left and ctx.get(engine.i.ready):
+                    left.pop()
+                if ctx.get(engine.o.valid) and not ctx.get(engine.o.payload.end):
+                    row = ctx.get(engine.o.payload.rows[0].row.query_0)
+                    rows.append((row.end_time, (), row.value.n))
+                await ctx.tick()
+
+        simulator = Simulator(ResetInserter(reset)(engine))
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(bench)
+        simulator.run()
+        assert Counter(rows) == expected, moment
+
+
+def test_divider_is_exact():
+    """Around every multiple, and at the ends of the range, for years of microseconds."""
+    column = TimestampType("us")
+    for divisor in (1, 2, 3, 60, 86_400_000_000, 600_000_007):
+        found = Reciprocal.find(divisor, column.low, column.high)
+        first, last = column.low // divisor, column.high // divisor
+        for quotient in (first + 1, -2, -1, 0, 1, 2, 12_345, last):
+            for number in range(quotient * divisor - 2, quotient * divisor + 3):
+                if column.low <= number <= column.high:
+                    shifted = (number * found.multiplier + found.offset) >> found.shift
+                    assert shifted == number // divisor
+
+
+def test_eight_lanes_at_full_rate():
+    """Eight tuples per cycle, out of order within SLACK, without a stall."""
+    items = [{"time": k // 4 - k % 3, "v": k % 100 - 50} for k in range(640)]
+    query = PaneQuery(POSITIVE, (COUNT, MAX), 12, 2)
+    found = check(PaneAggregation(source_of(2), [query], lanes=8, slots=64), [items])
+    assert found.stalled == 0

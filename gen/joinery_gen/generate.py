@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,28 @@ def _to_verilog(rtlil: str) -> str:
         "memory_collect",
         "write_verilog -noattr",  # renames: Icarus takes a function \$f for a system function
     ]
-    text: str = yosys.run(["-q", "-"], "\n".join(script))
-    return text
+    return _clear_in_loops(yosys.run(["-q", "-"], "\n".join(script)))
+
+
+CLEARED = re.compile(
+    r"  initial begin\n(    (\S+)\[0\] = (\d+)'h0+;\n(?:    \2\[\d+\] = \3'h0+;\n)*)  end\n"
+)
+"""A memory that starts with zeros, row by row."""
+
+
+def _clear_in_loops(text: str) -> str:
+    """Clear each memory in a loop: line by line, large ones take a simulator minutes to compile."""
+
+    def loop(found: re.Match[str]) -> str:
+        rows, name, width = found[1].count("\n"), found[2], found[3]
+        return (
+            f"  initial begin : {name}_clear\n"
+            f"    integer row;\n"
+            f"    for (row = 0; row < {rows}; row = row + 1) {name}[row] = {width}'h0;\n"
+            f"  end\n"
+        )
+
+    return CLEARED.sub(loop, text)
 
 
 def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:

@@ -10,7 +10,7 @@ takes a closed pane per cycle; the windows turn panes into rows.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ResetSignal, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..aggregate import AggregateEngine, PaneQuery, PaneStream
@@ -104,7 +104,8 @@ class PaneAggregation(AggregateEngine):
     def predicted(self) -> dict[str, Any]:
         walk = self.plan.most_panes + 1 if self.wlq == "sequential" else 0
         latency = walk + self.front.latency + 1 + self.close_delay + 2 + self.window_latency
-        walked = self.slots + self.plan.most_panes * self.keys
+        # Between panes that wait, each gap is walked as far as windows reach.
+        walked = (self.slots + (self.gaps + 2) * self.plan.most_panes) * self.keys
         return {
             "cycles": {
                 "latency": latency,
@@ -179,9 +180,11 @@ class PaneAggregation(AggregateEngine):
     def _closed(self, m: Module, places: PanePlaces, room: Signal) -> Value:
         """The panes that are closed, once the tuples that came before are in the store."""
         closed: Value = places.closed
+        awake = Signal()  # low in the cycle after a reset
+        m.d.sync += awake.eq(1)
         for k in range(self.close_delay):
             held = Signal(self.plan.place, init=self.slots, reset_less=True, name=f"closed_{k}")
-            with m.If(ResetSignal()):
+            with m.If(~awake):
                 m.d.sync += held.eq(places.restart)
             with m.Elif(room if k == 0 and self.lanes > 1 else 1):
                 m.d.sync += held.eq(closed)

@@ -9,7 +9,7 @@ after a gap has its place, even if no tuple comes to it.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ResetSignal, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -92,7 +92,9 @@ class PanePlaces(wiring.Component):
             with m.If(event.end):
                 m.d.sync += seen.eq(0)
         # What was written before a reset must not be found after it: places go on.
-        with m.If(ResetSignal()):
+        awake = Signal()  # low in the cycle after a reset
+        m.d.sync += awake.eq(1)
+        with m.If(~awake):
             m.d.sync += closed.eq(begin)
         with m.Elif(self.en & event.moved):
             m.d.sync += [begin.eq(new_top - new_offset), closed.eq(event.bound - new_offset)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ResetSignal, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -85,6 +85,7 @@ class PaneWalker(wiring.Component):
         left = Signal(range(plan.most_panes))  # panes until every window is empty
         key = Signal(range(self.keys))
         fresh, in_gap = Signal(), Signal()
+        awake = Signal()  # low in the cycle after a reset
 
         # A gap is walked until windows are empty; then the rest of it is skipped at no cost.
         first_key, last_key = Signal(), Signal()
@@ -106,7 +107,7 @@ class PaneWalker(wiring.Component):
             here.eq(Mux(skips, gap.number, number)),
             phases_here.eq(Mux(skips, gap.phases, phases)),
             is_fresh.eq(fresh | (skips & (left == 0))),
-            closes.eq(~walks & ~(skips & gap.end) & (~first_key | (place != self.closed))),
+            closes.eq(awake & ~walks & ~(skips & gap.end) & (~first_key | (place != self.closed))),
             takes.eq(walks | closes),
             self.place.eq(place),
             self.number.eq(here + 1),
@@ -138,7 +139,8 @@ class PaneWalker(wiring.Component):
                 for k, window in enumerate(plan.windows):
                     after = phases_here[k] + 1
                     m.d.sync += phases[k].eq(Mux(after == window.step, 0, after))
-        with m.If(ResetSignal()):
+        m.d.sync += awake.eq(1)
+        with m.If(~awake):
             m.d.sync += place.eq(self.restart)
         with m.Elif(self.go & closes & last_key):
             m.d.sync += place.eq(place + 1)
