@@ -118,6 +118,47 @@ def test_verify(run: Run, engine: str, sim: str) -> None:
     assert (found["verdict"], found["error"], found["differences"]) == ("equal", None, [])
 
 
+BIDS = """\
+CREATE STREAM bids (item UINT(4), price DECIMAL(6,2), time TIMESTAMP(s));
+SELECT time, count(*), avg(price) FROM bids [RANGE 60 SECONDS SLIDE 20 SECONDS WATTR time
+SLACK 30 SECONDS];
+SELECT time, max(price) AS top FROM bids [RANGE 30 SECONDS SLIDE 30 SECONDS WATTR time
+SLACK 30 SECONDS] WHERE item <> 3;
+"""
+
+
+@pytest.mark.usefixtures("lent_spark")
+def test_two_selects_in_disorder(run: Run, shop: Path) -> None:
+    """Tuples come up to 100 seconds late, and now and then a punctuation, marked in a column."""
+    (shop / "bids.cql").write_text(BIDS)
+    draw = Random(3)
+    rows = [f"{n % 4},{n}.25,{9 * n - draw.randrange(100)},{n % 11 == 5}" for n in range(200)]
+    (shop / "bids.csv").write_text("\n".join(["item,price,time,done", *rows]))
+    options = ("--data", "bids=bids.csv", "--punctuation", "done", "--sim", "icarus")
+    done = run("verify", "bids.cql", *options, "--set", "lanes=2", "--keep", "kept", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["query"] for one in found] == ["bids_1", "bids_2"]
+    assert [one["verdict"] for one in found] == ["equal", "equal"]
+    assert all(one["hardware_rows"] == one["golden_rows"] > 20 for one in found)
+    assert all(one["late_hardware"] == one["late_golden"] > 5 for one in found)
+    assert {(one["tuples_in"], one["punctuations"]) for one in found} == {(182, 18)}
+    assert found[0]["predicted_cycles"] is None
+    for number in (1, 2):
+        files = (f"kept/out.parquet/bids_{number}.parquet", f"kept/golden{number}.parquet")
+        assert run("compare", *files).exit_code == 0
+    done = run("sim", "bids.cql", *options, "-o", "rows")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(path.name for path in (shop / "rows").iterdir()) == [
+        "bids_1.parquet",
+        "bids_2.parquet",
+    ]
+    done = run("golden", "bids.cql", *options[:-2], "-o", "golden", "--json")
+    assert [one["rows"] for one in json.loads(done.stdout)] == [one["golden_rows"] for one in found]
+    (shop / "rows" / "notes.txt").write_text("mine")
+    assert run("sim", "bids.cql", *options, "-o", "rows").exit_code == 2
+
+
 @pytest.mark.usefixtures("lent_spark")
 def test_verify_keeps_and_reuses(run: Run, shop: Path) -> None:
     options = ("--sim", "icarus", "--keep", "kept", "--limit", 40, "--stall-out", 0.3)

@@ -184,6 +184,42 @@ def test_a_single_stream_is_not_sorted_by_time(tmp_path):
     )
 
 
+def test_wrong_punctuations(tmp_path):
+    data = [f"{name[:-4]}={csv(tmp_path, name, text)}" for name, text in FILES.items()]
+    refuses(
+        "--punctuation seq: only an aggregate over time windows has punctuations",
+        UNTIMED,
+        data,
+        tmp_path / "in",
+        punctuation="seq",
+    )
+    bids = [f"bids={csv(tmp_path, 'bids.csv', HEADER + GOOD)}"]
+    refuses(
+        "--punctuation ok: bids.ok is a column of the query; punctuations are marked by another "
+        "one",
+        SINGLE,
+        bids,
+        tmp_path / "in",
+        punctuation="ok",
+    )
+    path = csv(tmp_path, "marks.csv", "price,ok,name,n,t,done\n,,,,late,1\n1,t,a,1,5,maybe\n")
+    refuses(
+        f"{path}: row 1, t: 'late' is not a time such as 2024-05-31 12:00:00 (TIMESTAMP(s))",
+        SINGLE,
+        [f"bids={path}"],
+        tmp_path / "in",
+        punctuation="done",
+    )
+    path = csv(tmp_path, "marks.csv", "price,ok,name,n,t,done\n1,t,a,1,5,maybe\n")
+    refuses(
+        f"{path}: row 1, done: 'maybe' is neither true nor false (BOOLEAN)",
+        SINGLE,
+        [f"bids={path}"],
+        tmp_path / "in",
+        punctuation="done",
+    )
+
+
 def test_wrong_options(tmp_path):
     data = [f"bids={csv(tmp_path, 'bids.csv', HEADER + GOOD)}"]
     refuses(

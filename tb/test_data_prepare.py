@@ -227,6 +227,41 @@ def test_a_self_join_of_two_files(tmp_path):
     assert arrivals(tmp_path / "in", "a", "b") == [("a", 0), ("b", 7), ("a", 1)]
 
 
+# Punctuations
+
+
+@pytest.mark.parametrize("order_by", [[], ["n"]], ids=["order of the file", "by number"])
+def test_a_punctuation_has_a_time_and_nothing_else(order_by, tmp_path):
+    rows = [
+        "1.5,t,a,1,2024-01-01 00:00:05,",
+        ",,,2,2024-01-01 00:00:07,true",
+        "many,no,much too long,3,2024-01-01 00:00:08,1",
+        "2.5,f,b,4,2024-01-01 00:00:01,false",
+        "3.5,f,b,5,2024-01-01 00:00:09,0",
+    ]
+    path = csv(tmp_path, "bids.csv", "\n".join(["price,ok,name,n,t,done", *rows]))
+    made = prepare(
+        SINGLE, [f"bids={path}"], tmp_path / "in", order_by=order_by, punctuation="done", limit=4
+    )
+    assert (made.rows, made.dropped, made.punctuations) == ({"bids": 2}, {"bids": 0}, 2)
+    table = pq.read_table(tmp_path / "in" / "bids.parquet")
+    assert table["_punctuation"].to_pylist() == [False, True, True, False]
+    assert [time.second for time in table["t"].to_pylist()] == [5, 7, 8, 1]
+    assert list(map(str, table["price"].to_pylist())) == ["1.50", "0.00", "0.00", "2.50"]
+    assert table["name"].to_pylist() == ["a", "", "", "b"]
+    assert table["ok"].to_pylist() == [True, False, False, False]
+    assert table["n"].to_pylist() == ([1, 2, 3, 4] if order_by else [1, 0, 0, 4])
+    manifest = json.loads((tmp_path / "in" / "manifest.json").read_text())
+    assert (manifest["arrivals"], manifest["sources"]["bids"]["punctuations"]) == (4, 2)
+
+
+def test_without_the_option_there_are_no_punctuations(tmp_path):
+    path = csv(tmp_path, "bids.csv", "price,ok,name,n,t,done\n1.5,t,a,1,2024-01-01 00:00:05,1\n")
+    made = prepare(SINGLE, [f"bids={path}"], tmp_path / "in")
+    assert (made.rows, made.punctuations) == ({"bids": 1}, 0)
+    assert "_punctuation" not in pq.read_table(tmp_path / "in" / "bids.parquet").column_names
+
+
 # What is written
 
 
@@ -239,6 +274,7 @@ def test_the_prepared_folder(tmp_path):
         "rows": {"r": 2, "b": 1},
         "dropped": {"r": 0, "b": 0},
         "notes": [],
+        "punctuations": 0,
     }
     hashes = {
         alias: hashlib.sha256((made.folder / f"{alias}.parquet").read_bytes()).hexdigest()

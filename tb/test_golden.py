@@ -253,6 +253,21 @@ def test_filtered_tuples_move_the_watermark(spark: SparkSession) -> None:
     assert (result.rows, result.late) == (1, 1)
 
 
+def test_punctuations_move_the_watermark_and_count_nowhere(spark: SparkSession) -> None:
+    query = aggregate_of(SlidingWindow(10, 10, "t", 3), "sum", by=["k"])
+    for times, marked, rows, late in (
+        ((5, 12, 7), {1}, 1, 0),  # the watermark is 9, and the pane ends at 10
+        ((5, 13, 7), {1}, 1, 1),
+        ((13, 5), {1}, 1, 0),
+        ((40, 5, 60), {0, 2}, 0, 1),
+    ):
+        stream = stamped(*times)
+        for arrival in marked:
+            stream["a"][arrival][1]["_punctuation"] = 1
+        result = check(spark, query, stream)
+        assert (result.rows, result.late) == (rows, late)
+
+
 def _time(seconds: int) -> Const:
     return Const(seconds, Number(seconds, seconds, 0, "s"))
 

@@ -20,6 +20,7 @@ from joinery.tuples import (
     TimestampType,
 )
 from joinery_gen.golden.reference import Tuple
+from joinery_gen.manifest import PUNCTUATION
 from joinery_gen.query import (
     AggregateOutput,
     AggregateQuery,
@@ -137,6 +138,9 @@ def prepare(folder: Path, query: Query, rows: Mapping[str, Sequence[Tuple]]) -> 
             )
             for field in each.schema
         }
+        marks = [bool(values.get(PUNCTUATION)) for _, values in tuples]
+        if any(marks):
+            columns[PUNCTUATION] = pa.array(marks)
         columns["_arrival"] = pa.array([arrival for arrival, _ in tuples], pa.int64())
         pq.write_table(pa.table(columns), folder / f"{each.alias}.parquet")
     sources = {alias: {"rows": len(tuples), "sha256": "0"} for alias, tuples in rows.items()}
