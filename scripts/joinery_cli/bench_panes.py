@@ -75,6 +75,11 @@ class Case:
     def is_baseline(self) -> bool:
         return self.engine != "panes"
 
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper has figures of it."""
+        return self.engine == "panes" and self.aggregate == "count" and not self.slack
+
     def plan(self) -> Plan:
         return plan(self.query, self.engine, {"sum_rows": SUM_ROWS, **self.settings})
 
@@ -126,8 +131,8 @@ class Workshop:
             "input": f"closed by {case.closing}",
             **self._cycles(case),
             **self._area(case),
-            "paper_bram": PAPER_BRAM.get(case.panes) if case.aggregate == "count" else None,
-            "paper_latency": PAPER_LATENCY if case.aggregate == "count" else None,
+            "paper_bram": PAPER_BRAM.get(case.panes) if case.is_papers else None,
+            "paper_latency": PAPER_LATENCY if case.is_papers else None,
         }
 
     def _cycles(self, case: Case) -> dict[str, Any]:
