@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..join import JoinPair
-from ..stream import Arbiter
+from ..stream import Arbiter, Buffer
 from .prober import Prober
 from .segment import MemorySegment, RegisterSegment, slot_layout
 
@@ -37,7 +37,7 @@ class JoinCore(wiring.Component):
     """Compare probing rows with the rows of the other stream in a core's segments.
 
     Throughput: ``ways`` rows of the opposite segment per cycle and direction, both directions at
-    once; one match per cycle out.
+    once; one match per cycle out, from registers.
 
     In a chain, a row probes in every core that it enters: a left row from its place at the head of
     the left segment, after the shift; a right row from the place it comes from, before the shift.
@@ -145,6 +145,8 @@ class JoinCore(wiring.Component):
         }
         probers = {side: Prober(self.pair, side=side, **self.probing) for side in layouts}
         m.submodules.merger = merger = Arbiter(self.pair.match, inputs=2)
+        # Without it, the choice here and those of the network's mergers would be one path.
+        m.submodules.outlet = outlet = Buffer(self.pair.match)
 
         def attach(side: str) -> None:
             segment = segments[side]
@@ -179,10 +181,11 @@ class JoinCore(wiring.Component):
         left, right = probers.values()
         m.d.comb += [
             self.room.eq(left.room & right.room),
-            self.busy.eq(left.busy | right.busy),
+            self.busy.eq(left.busy | right.busy | outlet.o.valid),
             self.dropped.eq(left.dropped + right.dropped),
         ]
         for prober, i in zip(probers.values(), merger.i, strict=True):
             wiring.connect(m, prober.o, i)
-        wiring.connect(m, merger.o, wiring.flipped(self.o))
+        wiring.connect(m, merger.o, outlet.i)
+        wiring.connect(m, outlet.o, wiring.flipped(self.o))
         return m
