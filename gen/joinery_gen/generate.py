@@ -14,7 +14,7 @@ from joinery.units import UnitLibrary
 
 from .engines import Plan
 
-__all__ = ["LINT_WAIVERS", "generate"]
+__all__ = ["LINT_WAIVERS", "generate", "shell_of"]
 
 LINT_WAIVERS = {
     "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
@@ -31,7 +31,7 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
 
     The same plan gives the same bytes.
     """
-    shell = plan.shell(_identity(plan))
+    shell = shell_of(plan)
     text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
@@ -40,15 +40,17 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     return top
 
 
-def _identity(plan: Plan) -> Identity:
+def shell_of(plan: Plan) -> Shell:
+    """Return the top of the design, which knows what it was made from."""
     major, minor, patch = (int(part) for part in joinery.__version__.split("."))
-    return Identity(
+    identity = Identity(
         version=major << 16 | minor << 8 | patch,
         query_hash=int(plan.query.hash, 16),
         parameters=tuple(
             (n, value) for n, value in plan.parameters.items() if isinstance(value, int)
         ),
     )
+    return plan.shell(identity)
 
 
 def _write(path: Path, text: str) -> None:
