@@ -131,6 +131,16 @@ def test_first_rows_are_first_in_arrival(tmp_path: Path, monkeypatch: pytest.Mon
     assert [each.row["k"] for each in found.differences] == [4, 3]
 
 
+def test_columns_without_nulls_equal_those_that_may_have_some(tmp_path: Path) -> None:
+    """Spark marks what it knows to hold none, as the ends of windows."""
+    out, golden = tmp_path / "out.parquet", tmp_path / "golden"
+    pq.write_table(pa.table({"k": pa.array([1, 2], pa.int64())}), out)
+    sure = pa.schema([pa.field("k", pa.int64(), nullable=False)])
+    golden.mkdir()
+    pq.write_table(pa.table({"k": [2, 1]}, schema=sure), golden / "part.parquet")
+    assert compare(out, golden).verdict == "equal"
+
+
 def test_near_misses_of_wide_rows(tmp_path: Path) -> None:
     names = "abcde"
     golden = pa.table({name: pa.array([1, 50]) for name in names})

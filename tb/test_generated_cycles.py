@@ -53,7 +53,7 @@ MATCHES = {
 """Tuples, and different keys."""
 
 
-def run(case: JoinCase, design: Path, top: dict[str, Any], folder: Path) -> tuple[int, int]:
+def run(case: JoinCase, design: Path, top: dict[str, Any], folder: Path) -> tuple[int | None, int]:
     """Return the cycles as predicted and as simulated."""
     prepared = case.prepare(folder / "prepared")
     golden = case.write_golden(folder / "golden.parquet")

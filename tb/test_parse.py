@@ -259,6 +259,25 @@ def test_clauses_of_an_aggregate():
     assert aggregate_of("count(*)").group_by == ()
 
 
+def test_several_selects_share_their_stream():
+    window = "FROM r [RANGE {} SECONDS SLIDE {} SECONDS WATTR t SLACK 5 SECONDS]"
+    query = parse(
+        f"{STREAMS}"
+        f"SELECT a, count(*) {window.format(9, 3)} GROUP BY a;"
+        f"SELECT max(b), a, t {window.format(20, 5)} WHERE c > 3 GROUP BY a",
+        "both",
+    )
+    first, second = query.parts
+    assert [part.name for part in query.parts] == ["both_1", "both_2"]
+    assert first.body == query.body
+    assert (second.body,) == query.more
+    assert [part.body.source.window.range for part in query.parts] == [9, 20]
+    assert {(part.text, part.hash, part.sources[0].alias) for part in query.parts} == {
+        (query.text, query.hash, "r")
+    }
+    assert first.parts == (first,)
+
+
 def test_group_by_may_repeat_partition_by():
     body = aggregate_of("n, count(*)", "GROUP BY n, a", "[PARTITION BY a, n ROWS 5]")
     assert [column.name for column in body.group_by] == ["a", "n"]

@@ -102,17 +102,32 @@ TEXT = [  # the characters and words of the text
 ]  # fmt: skip
 
 STATEMENTS = [
-    ("@", "There is no SELECT; a query declares streams and selects once"),
-    ("@-- nothing\n", "There is no SELECT; a query declares streams and selects once"),
-    ("CREATE STREAM x (a INT);@", "There is no SELECT; a query declares streams and selects once"),
+    ("@", "There is no SELECT; a query declares streams and selects from them"),
+    ("@-- nothing\n", "There is no SELECT; a query declares streams and selects from them"),
+    ("CREATE STREAM x (a INT);@",
+     "There is no SELECT; a query declares streams and selects from them"),
     (R + "@INSERT INTO r", "Expected CREATE STREAM or SELECT, found INSERT"),
     (R + "@'SELECT' a", "Expected CREATE STREAM or SELECT, found 'SELECT'"),
     ("@SELECT r.a" + X,
      "No stream is declared; write CREATE STREAM name (column TYPE, ...); first"),
-    (totals("count(*)", ";@SELECT 1"), "Nothing comes after the SELECT; a query declares its "
-     "streams first and selects once"),
-    (totals("count(*)", ";\n@CREATE STREAM z (a INT)"), "Nothing comes after the SELECT; a query "
-     "declares its streams first and selects once"),
+    (totals("count(*)", ";\n@CREATE STREAM z (a INT)"), "No stream is declared after a SELECT; a "
+     "query declares its streams first"),
+    (Q + totals("count(*)", f";@SELECT r.a{X}"), "A query file may have several SELECTs where they "
+     "are aggregates, and there is a join among these"),
+    (totals("count(*)", ";@SELECT a, count(*) FROM r [PARTITION BY a ROWS 5]"), "A query file may "
+     "have several SELECTs where their windows are [RANGE t SLIDE u WATTR c SLACK k], and this one "
+     "is not"),
+    *(
+        (Q + totals("count(*)", f";@SELECT count(*) FROM {rest}"), "A query file may have several "
+         f"SELECTs where they have the same {what}, and this one has another than the first")
+        for rest, what in (
+            ("r [RANGE 9 SECONDS SLIDE 3 SECONDS WATTR t] AS x", "stream under one name"),
+            ("q [RANGE 9 SECONDS SLIDE 3 SECONDS WATTR t]", "stream under one name"),
+            ("r [RANGE 9 SLIDE 3 WATTR a]", "WATTR column"),
+            ("r [RANGE 9 SECONDS SLIDE 3 SECONDS WATTR t SLACK 1 SECOND]", "SLACK"),
+            ("r [RANGE 9 SECONDS SLIDE 3 SECONDS WATTR t] GROUP BY a", "GROUP BY"),
+        )
+    ),
     (R + "CREATE STREAM @R (a INT); SELECT 1", "Stream R is declared twice"),
 ]  # fmt: skip
 

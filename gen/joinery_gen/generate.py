@@ -122,5 +122,6 @@ def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:
         ],
         **shell.describe(),
         "predicted": shell.predicted,
+        "errors": list(shell.errors),
         "registers": [vars(register) for register in shell.registers],
     }

@@ -1,9 +1,10 @@
 """Query text to the typed model: the front end of Joinery.
 
-A query file declares its streams and has one SELECT over one or two of them, each with a window in
-brackets::
+A query file declares its streams and has a SELECT over one or two of them, each with a window in
+brackets. It may have several SELECTs, if they are aggregates over time windows of the same stream
+that agree in WATTR, SLACK and GROUP BY; then one design serves all of them::
 
-    file      = stream ";" {stream ";"} select [";"] ;
+    file      = stream ";" {stream ";"} select {";" select} [";"] ;
     stream    = "CREATE" "STREAM" name "(" name type {"," name type} ")" ;
     type      = "TINYINT" | "SMALLINT" | "INT" ["(" bits ")"] | "BIGINT" | "UINT" "(" bits ")"
               | "BOOLEAN" | "DECIMAL" "(" digits ["," decimals] ")" | "STRING" "(" bytes ")"
@@ -49,7 +50,7 @@ from .parse_join import JoinBuilder
 from .parse_sql import Sql
 from .parse_stream import read_stream
 from .parse_text import QueryText, Reader, Token, did_you_mean
-from .query import AggregateQuery, JoineryError, JoinQuery, Query, Source, Stream
+from .query import AggregateQuery, JoineryError, JoinQuery, Query, SlidingWindow, Source, Stream
 
 __all__ = ["parse", "parse_file"]
 
@@ -76,17 +77,45 @@ def parse_file(path: str | Path) -> Query:
 def _parse(source: QueryText, name: str) -> Query:
     statements = _statements(source)
     streams: list[Stream] = []
-    for tokens in statements[:-1]:
+    selects = [tokens for tokens in statements if tokens[0].upper == "SELECT"]
+    for tokens in statements[: -len(selects)]:
         stream = read_stream(Reader(source, tokens))
         if any(stream.name.lower() == other.name.lower() for other in streams):
             raise source.error(f"Stream {stream.name} is declared twice", tokens[2].start)
         streams.append(stream)
-    body = _Select(source, statements[-1], streams).body()
-    return Query(name, source.text, tuple(streams), body)
+    first, *others = (_Select(source, tokens, streams).body() for tokens in selects)
+    more: list[AggregateQuery] = []
+    for tokens, body in zip(selects[1:], others, strict=True):
+        problem = _apart(first, body)
+        if problem or not isinstance(body, AggregateQuery):
+            raise source.error(f"A query file may have several SELECTs {problem}", tokens[0].start)
+        more.append(body)
+    return Query(name, source.text, tuple(streams), first, tuple(more))
+
+
+def _apart(first: JoinQuery | AggregateQuery, other: JoinQuery | AggregateQuery) -> str:
+    """Return why two SELECTs cannot be in one design; nothing, where they can."""
+    if not isinstance(first, AggregateQuery) or not isinstance(other, AggregateQuery):
+        return "where they are aggregates, and there is a join among these"
+    windows = first.source.window, other.source.window
+    if not all(isinstance(window, SlidingWindow) for window in windows) or (
+        first.partitioned or other.partitioned
+    ):
+        return "where their windows are [RANGE t SLIDE u WATTR c SLACK k], and this one is not"
+    shared = {
+        "stream under one name": lambda body: (body.source.stream, body.source.alias),
+        "WATTR column": lambda body: body.source.window.wattr,
+        "SLACK": lambda body: body.source.window.slack,
+        "GROUP BY": lambda body: body.group_by,
+    }
+    for what, of in shared.items():
+        if of(first) != of(other):
+            return f"where they have the same {what}, and this one has another than the first"
+    return ""
 
 
 def _statements(source: QueryText) -> list[list[Token]]:
-    """Return the tokens of each statement with an ``end``: the streams, then the one SELECT."""
+    """Return the tokens of each statement with an ``end``: the streams, then the SELECTs."""
     *tokens, end = source.scan()
     statements: list[list[Token]] = [[]]
     for token in tokens:
@@ -103,14 +132,16 @@ def _statements(source: QueryText) -> list[list[Token]]:
             raise source.error(f"Expected CREATE STREAM or SELECT, found {first}", first.start)
     selects = [statement for statement in statements if statement[0].upper == "SELECT"]
     if not selects:
-        raise source.error("There is no SELECT; a query declares streams and selects once", end.end)
-    after = statements[statements.index(selects[0]) + 1 :]
-    if after:
         raise source.error(
-            "Nothing comes after the SELECT; a query declares its streams first and selects once",
-            after[0][0].start,
+            "There is no SELECT; a query declares streams and selects from them", end.end
         )
-    if len(statements) == 1:
+    after = statements[statements.index(selects[0]) + 1 :]
+    if late := [statement for statement in after if statement not in selects]:
+        raise source.error(
+            "No stream is declared after a SELECT; a query declares its streams first",
+            late[0][0].start,
+        )
+    if len(statements) == len(selects):
         raise source.error(
             "No stream is declared; write CREATE STREAM name (column TYPE, ...); first",
             selects[0][0].start,

@@ -4,7 +4,7 @@ Times (``range``, ``slide``, ``slack``) are whole numbers in the unit of the WAT
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
@@ -213,12 +213,27 @@ class AggregateQuery:
 
 @dataclass(frozen=True)
 class Query:
-    """A query file: its name and text, the streams it declares, and the query."""
+    """A query file: its name and text, the streams it declares, and the query.
+
+    ``more`` has the further SELECTs of a file that has several: aggregates over time windows of the
+    same source, which share WATTR, SLACK and GROUP BY.
+    """
 
     name: str
     text: str
     streams: tuple[Stream, ...]
     body: JoinQuery | AggregateQuery
+    more: tuple[AggregateQuery, ...] = ()
+
+    @property
+    def parts(self) -> tuple["Query", ...]:
+        """A query for each SELECT, numbered from 1 where there are several."""
+        if not self.more:
+            return (self,)
+        return tuple(
+            replace(self, name=f"{self.name}_{number}", body=body, more=())
+            for number, body in enumerate((self.body, *self.more), 1)
+        )
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -5,7 +5,7 @@ and people read the same files. ``raw_columns`` and ``from_raw`` are the vectori
 ``ColumnType.encode`` and ``ColumnType.decode``, and exact inverses of each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,18 @@ def raw_columns(table: pa.Table, schema: Schema) -> dict[str, RawColumn]:
     return {field.name: _to_raw(table[field.name], field.type) for field in schema}
 
 
-def from_raw(columns: Mapping[str, npt.ArrayLike], schema: Schema) -> pa.Table:
-    """Return the table of natural values whose raw integers are ``columns``."""
-    arrays = [_from_raw(np.asarray(columns[field.name]), field.type) for field in schema]
+def from_raw(
+    columns: Mapping[str, npt.ArrayLike], schema: Schema, *, unchecked: Container[str] = ()
+) -> pa.Table:
+    """Return the table of natural values whose raw integers are ``columns``.
+
+    The numbers and times of ``unchecked`` columns may be outside of their types, as long as the
+    natural type holds them.
+    """
+    arrays = [
+        _from_raw(np.asarray(columns[field.name]), field.type, check=field.name not in unchecked)
+        for field in schema
+    ]
     return pa.table(arrays, schema=arrow_schema(schema))
 
 
@@ -121,8 +130,8 @@ def _one_array(values: pa.ChunkedArray) -> pa.Array:
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
 
 
-def _from_raw(raw: npt.NDArray[Any], column: ColumnType) -> pa.Array:
-    if raw.size and not column.low <= raw.min() <= raw.max() <= column.high:
+def _from_raw(raw: npt.NDArray[Any], column: ColumnType, *, check: bool) -> pa.Array:
+    if check and raw.size and not column.low <= raw.min() <= raw.max() <= column.high:
         raise ValueError(
             f"Raw values {raw.min()} to {raw.max()} are outside {column.sql}, "
             f"{column.low} to {column.high}"

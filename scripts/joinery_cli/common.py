@@ -49,6 +49,17 @@ def read_settings(ctx: click.Context, parameter: click.Parameter, given: Sequenc
     return settings
 
 
+def read_numbers(
+    ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> dict[str, int]:
+    """As ``read_settings``, of whole numbers only."""
+    settings = read_settings(ctx, parameter, given)
+    for name, value in settings.items():
+        if not isinstance(value, int):
+            raise click.BadParameter(f"{name} takes a whole number, not {value!r}")
+    return {name: int(value) for name, value in settings.items()}
+
+
 def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Make one decorator of several options, which --help lists in this order."""
 
@@ -141,6 +152,15 @@ sim_options = _together(
     click.option(
         "--seed", type=int, metavar="N", default=1, show_default=True, help="Seed of the stalls."
     ),
+)
+
+at_run_option = click.option(
+    "--at-run",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=read_numbers,
+    help="Change a setting of the finished design before it sees a tuple, as a host does through "
+    "its registers; top.json lists them as `settings`. May be given several times.",
 )
 
 master_option = click.option(

@@ -27,8 +27,9 @@ def demo_command(ctx: click.Context, as_json: bool) -> None:
     spark = start_spark()
     try:
         found = [
-            verify(read_query(name), data, engine="handshake", spark=spark)
+            one
             for name, data in DEMO.items()
+            for one in verify(read_query(name), data, engine="handshake", spark=spark)
         ]
     finally:
         spark.stop()

@@ -1,7 +1,7 @@
 """``joinery sim``, ``golden`` and ``compare``: the two results of a query, and their difference."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +11,7 @@ import click
 
 from .common import (
     Settings,
+    at_run_option,
     cell,
     check_parent,
     data_options,
@@ -61,6 +62,7 @@ def prepare_input(query: "Query", folder: Path, **options: Any) -> "Prepared":
 )
 @plan_options
 @sim_options
+@at_run_option
 @json_option
 def sim_command(
     query: str,
@@ -71,18 +73,21 @@ def sim_command(
     stall_in: float,
     stall_out: float,
     seed: int,
+    at_run: Mapping[str, int],
     as_json: bool,
     **input_options: Any,
 ) -> None:
     """Run QUERY's hardware on data and write its rows to a Parquet file.
 
-    The columns are those of the query, and _row, the position in the hardware's output.
+    The columns are those of the query, and _row, the position in the hardware's output. For a query
+    with several SELECTs, a folder with a file for each is written.
 
     \b
     Examples:
       joinery sim gen/queries/tick_band.cql --data ticks --limit 20000 -o out.parquet
       joinery sim my.cql --data r=left.csv --data s=right.csv -o out.parquet --sim icarus
     """
+    from joinery_gen.at_run import change
     from joinery_gen.engines import plan
     from joinery_gen.generate import generate
     from joinery_tb.replay import simulate
@@ -90,14 +95,18 @@ def sim_command(
 
     chosen = plan(read_query(query), engine, settings)
     check_simulator(sim)
-    check_rows_file(out)
+    if chosen.query.more:
+        check_rows_folder(out)
+    else:
+        check_rows_file(out)
     with scratch(out) as folder:
         prepared = prepare_input(chosen.query, folder / "input", **input_options)
-        generate(chosen, folder / "design")
+        top = generate(chosen, folder / "design")
         report = simulate(
             folder / "design",
             prepared.folder,
             out,
+            writes=change(chosen.query, top, at_run)[1],
             sim=sim,
             stall_in=stall_in,
             stall_out=stall_out,
@@ -135,6 +144,17 @@ def check_rows_file(out: Path) -> None:
             )
 
 
+def check_rows_folder(out: Path) -> None:
+    """Refuse a folder that has anything else than earlier results of simulations."""
+    from joinery_gen.query import JoineryError
+
+    check_parent(out)
+    if out.is_file():
+        raise JoineryError(f"{out} is a file; name a folder for the rows of several SELECTs")
+    for file in out.iterdir() if out.is_dir() else ():
+        check_rows_file(file)
+
+
 @click.command("golden")
 @query_argument
 @data_options
@@ -159,14 +179,19 @@ def golden_command(
     from joinery_gen.golden import run_golden
 
     parsed = read_query(query)
+    told = []
     with scratch(out) as folder:
         prepared = prepare_input(parsed, folder / "input", **input_options)
-        found = run_golden(parsed, prepared.folder, out.resolve(), master=master)
+        for part in parsed.parts:
+            place = out / f"{part.name}.parquet" if parsed.more else out
+            place.parent.mkdir(exist_ok=True)
+            found = run_golden(part, prepared.folder, place.resolve(), master=master)
+            told.append({"query": part.name, "out": place, **asdict(found)})
+            late = f", {found.late:,} late tuples" if found.late else ""
+            if not as_json:
+                say(f"{place}: {found.rows:,} rows{late}; Spark took {found.seconds:.1f} s")
     if as_json:
-        print_json({"query": parsed.name, "out": out, **asdict(found)})
-    else:
-        late = f", {found.late:,} late tuples" if found.late else ""
-        say(f"{out}: {found.rows:,} rows{late}; Spark took {found.seconds:.1f} s")
+        print_json(told if parsed.more else told[0])
 
 
 @click.command("compare")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import (
+    at_run_option,
     cell,
     data_options,
     json_option,
@@ -35,14 +36,9 @@ if TYPE_CHECKING:
     from joinery_gen.data import Prepared
     from joinery_gen.query import Query
     from joinery_tb.design import Design
+    from joinery_tb.replay import SimReport
 
 __all__ = ["Verification", "verdict_table", "verify"]
-
-ERRORS = (
-    "a tuple left its window while still in range; raise rows_left and rows_right with --set",
-    "a tuple came later than the SLACK of the query allows",
-)
-"""What the bits of the register ``errors`` mean, and what to do."""
 
 
 @dataclass
@@ -52,7 +48,8 @@ class Verification:
     ``verdict`` is ``equal`` or ``different`` (rows or late tuples), or ``failed`` where the design
     misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
     for a run that the cycle model does not know: with stalls, refused tuples or a second clock.
-    Where tuples were refused, the rows are held against those of the accepted ones.
+    Where tuples were refused, the rows are held against those of the accepted ones. A query file
+    with several SELECTs has a verification for each; they share the design and its run.
     """
 
     query: str
@@ -64,6 +61,8 @@ class Verification:
     tuples: dict[str, int]
     tuples_in: int
     dropped: dict[str, int]
+    punctuations: int | None = None
+    at_run: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     dropped_results: int | None = None
     hardware_rows: int | None = None
@@ -102,18 +101,19 @@ def verify(
     master: str | None = None,
     spark: "SparkSession | None" = None,
     show: int = 10,
+    at_run: Mapping[str, int] | None = None,
     **input_options: Any,
-) -> Verification:
+) -> list[Verification]:
     """Generate the hardware of ``query``, run it on ``data``, and hold its rows against Spark's.
 
-    ``verilog`` is a folder that ``gen`` wrote, to be used as it is now. ``keep`` is a folder for
-    the design, the prepared input and both results, which otherwise go. A running session given as
-    ``spark`` is used, and left running. ``input_options`` are those of ``prepare``: ``order_by``,
-    ``on_bad_row`` and ``limit``.
+    Returns what was found of each SELECT. ``verilog`` is a folder that ``gen`` wrote, to be used as
+    it is now. ``keep`` is a folder for the design, the prepared input and both results, which
+    otherwise go. A running session given as ``spark`` is used, and left running. ``at_run`` has
+    settings that are changed in the finished design, before it sees a tuple; the rows are held
+    against those of a query with these values. ``input_options`` are those of ``prepare``:
+    ``order_by``, ``on_bad_row``, ``limit`` and ``punctuation``.
     """
-    from joinery_gen.compare import compare
-    from joinery_gen.cycles import predict_cycles
-    from joinery_gen.golden import run_golden
+    from joinery_gen.at_run import change
     from joinery_tb.design import DesignError
     from joinery_tb.replay import simulate
     from joinery_tb.toolchain import check_simulator
@@ -121,50 +121,98 @@ def verify(
     check_simulator(sim)
     steps = _Steps(query.name)
     with _folder(keep) as folder:
-        out, golden = folder / "out.parquet", folder / "golden.parquet"
         with steps("generate"):
             design = _design(query, engine, settings, verilog, folder / "design")
+        meant, writes = change(query, design.top, at_run or {})
         with steps("prepare"):
             prepared = prepare_input(query, folder / "input", data=data, **input_options)
-        found = _start(query, design, prepared, sim, steps)
+        found = [_start(part, design, prepared, sim, steps, at_run or {}) for part in meant.parts]
         try:
             with steps("simulate"):
                 report = simulate(
                     design.directory,
                     prepared.folder,
-                    out,
+                    folder / "out.parquet",
                     accepted=folder / "accepted",
+                    writes=writes,
                     sim=sim,
                     stall_in=stall_in,
                     stall_out=stall_out,
                     seed=seed,
                 )
         except DesignError as error:
-            found.error = str(error)
+            for one in found:
+                one.error = str(error)
             return found
-        run, found.refused = report.replay, report.refused
-        refused_any = any(report.refused.values())
-        accepted = folder / "accepted" if refused_any else prepared.folder
-        with steps("golden"):
-            truth = run_golden(query, accepted, golden, master=master, spark=spark)
-        with steps("compare"):
-            found.comparison = compare(out, golden, show=show)
-            if not (stall_in or stall_out or refused_any or design.has_merge_clock):
-                found.predicted_cycles = predict_cycles(design.top, prepared.folder, golden)
-        found.cycles = run.cycles
-        found.late_hardware, found.late_golden = run.registers.get("late", 0), truth.late
-        _judge(found, found.comparison)
-        found.dropped_results = run.registers["dropped_results"]
-        found.error = _complaint(run.registers)
-        if found.error:
-            found.verdict = "failed"
+        plain = not (stall_in or stall_out or design.has_merge_clock)
+        run = _Run(folder, design, prepared, report, steps, predictable=plain)
+        for number, (part, one) in enumerate(zip(meant.parts, found, strict=True)):
+            run.judge(number, part, one, master=master, spark=spark, show=show)
     return found
 
 
-def _complaint(registers: Mapping[str, int]) -> str | None:
+@dataclass
+class _Run:
+    """A finished simulation, whose results can be judged."""
+
+    folder: Path
+    design: "Design"
+    prepared: "Prepared"
+    report: "SimReport"
+    steps: "_Steps"
+    predictable: bool
+
+    def judge(
+        self,
+        number: int,
+        query: "Query",
+        found: Verification,
+        *,
+        master: str | None,
+        spark: "SparkSession | None",
+        show: int,
+    ) -> None:
+        """Hold the rows of the SELECT with this number against Spark's."""
+        from joinery_gen.compare import compare
+        from joinery_gen.cycles import predict_cycles
+        from joinery_gen.golden import run_golden
+        from joinery_tb.words import result_files
+
+        registers = self.report.replay.registers
+        refused_any = any(self.report.refused.values())
+        accepted = self.folder / "accepted" if refused_any else self.prepared.folder
+        files = result_files(self.design.top, self.folder / "out.parquet")
+        golden = self.folder / f"golden{number + 1 if len(files) > 1 else ''}.parquet"
+        with self.steps("golden"):
+            truth = run_golden(query, accepted, golden, master=master, spark=spark)
+        with self.steps("compare"):
+            found.comparison = compare(files[number], golden, show=show)
+            if self.predictable and not refused_any:
+                found.predicted_cycles = predict_cycles(
+                    self.design.top, self.prepared.folder, golden
+                )
+        found.refused = self.report.refused
+        found.cycles = self.report.replay.cycles
+        late = f"late_{number}" if len(files) > 1 else "late"
+        found.late_hardware, found.late_golden = registers.get(late, 0), truth.late
+        _judge(found, found.comparison)
+        found.dropped_results = registers.get("dropped_results")
+        found.error = _complaint(self.design, registers)
+        if found.error:
+            found.verdict = "failed"
+
+
+def _complaint(design: "Design", registers: Mapping[str, int]) -> str | None:
     """What the design says may have cost results, or None."""
-    told = [text for bit, text in enumerate(ERRORS) if registers["errors"] >> bit & 1]
-    if registers["dropped_results"]:
+    from joinery_gen.engines import ENGINES
+
+    advice = ENGINES[design.top["engine"]].advice
+    told = [
+        f"{text}; {advice[bit]}" if bit in advice else text
+        for bit, text in enumerate(design.top.get("errors", ()))
+        if registers["errors"] >> bit & 1
+    ]
+    if registers.get("dropped_results"):
         told.append(f"{registers['dropped_results']:,} results were dropped, as the policy allows")
     return "; ".join(told) or None
 
@@ -223,11 +271,17 @@ class _Steps:
         say(f"{self.name}: {step} ...")
         started = time.monotonic()
         yield
-        self.seconds[step] = round(time.monotonic() - started, 1)
+        taken = self.seconds.get(step, 0.0) + time.monotonic() - started
+        self.seconds[step] = round(taken, 1)
 
 
 def _start(
-    query: "Query", design: "Design", prepared: "Prepared", sim: str, steps: _Steps
+    query: "Query",
+    design: "Design",
+    prepared: "Prepared",
+    sim: str,
+    steps: _Steps,
+    at_run: Mapping[str, int],
 ) -> Verification:
     from joinery_tb.toolchain import version
 
@@ -241,6 +295,8 @@ def _start(
         tuples=prepared.rows,
         tuples_in=sum(prepared.rows.values()),
         dropped=prepared.dropped,
+        punctuations=prepared.punctuations,
+        at_run=dict(at_run),
         seconds=steps.seconds,
     )
 
@@ -283,6 +339,7 @@ def _lines(value: Any) -> str:
     help="Take the design from this folder, which `joinery gen` wrote, as it is now.",
 )
 @sim_options
+@at_run_option
 @master_option
 @click.option(
     "--keep",
@@ -308,7 +365,13 @@ def verify_command(
       joinery verify gen/queries/tick_band.cql --data ticks --limit 5000 --sim icarus --json
     """
     found = verify(read_query(query), data, **options)
-    report(ctx, [found], found.as_dict() if as_json else None)
+    report(ctx, found, as_told(found) if as_json else None)
+
+
+def as_told(found: Sequence[Verification]) -> Any:
+    """Return verifications for JSON: an object, or where there are several a list of them."""
+    told = [one.as_dict() for one in found]
+    return told[0] if len(told) == 1 else told
 
 
 def report(ctx: click.Context, found: Sequence[Verification], as_json: Any = None) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from .build import build_replay, last_lines, tool_versions
 from .design import Design, DesignError
 from .records import record_words
 from .stalls import Stall, stall_numbers
-from .words import decode, encode
+from .words import decode, encode, result_files
 
 __all__ = ["PATIENCE", "ReplayReport", "SimReport", "replay", "simulate"]
 
@@ -46,6 +46,7 @@ FAULTS = {
     "keep": "The design sent a transfer that holds neither whole rows nor an end "
     "(tkeep must be all ones or all zeros in each lane, and all zeros only with tlast)",
     "register": "A register did not answer",
+    "setting": "A register did not take what was written to it",
     "unknown": "The design put unknown bits (x) on its interface",
 }
 """What a design can do wrong, by the word that the harnesses print."""
@@ -126,6 +127,7 @@ def replay(
     *,
     log: str | Path | None = None,
     times: str | Path | None = None,
+    writes: Sequence[tuple[str, int]] = (),
     sim: str = "verilator",
     stall_in: Stall = 0.0,
     stall_out: Stall = 0.0,
@@ -137,7 +139,8 @@ def replay(
 
     ``log`` keeps the acceptance log: for each input transfer with data, whether it was refused.
     ``times`` is a folder for ``arrived`` and ``left``, with the cycle of each input transfer and of
-    each result as 32-bit words; the first cycle is 1.
+    each result as 32-bit words; the first cycle is 1. ``writes`` are registers by name, written one
+    after the other ahead of the first transfer.
     ``stall_in`` keeps the input from offering, ``stall_out`` the output from being taken. The same
     stalls and seed give the same cycles in both simulators. ``merge_rate`` gives the second clock
     of a design that has one, as edges per cycles of the first. Files appear when they are whole.
@@ -158,6 +161,7 @@ def replay(
             "arrived": folder / "arrived",
             "left": folder / "left",
             "registers": addresses,
+            "writes": _write_list(design, writes, folder / "writes"),
             "patience": patience,
             "seed": seed & 0xFFFFFFFF,
             **_stall_options("in", stall_in),
@@ -194,6 +198,7 @@ def simulate(
     *,
     accepted: str | Path | None = None,
     times: str | Path | None = None,
+    writes: Sequence[tuple[str, int]] = (),
     sim: str = "verilator",
     pair: bool = True,
     stall_in: Stall = 0.0,
@@ -204,11 +209,12 @@ def simulate(
 ) -> SimReport:
     """Run prepared tuples through the design in ``directory`` and write its rows to ``out``.
 
-    ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output.
+    ``out`` is a Parquet file: the columns of the query, and ``_row``, the position in the output;
+    of a design that serves several queries it is a folder with such a file for each.
     Its ``joinery`` metadata names the query, the engine, the simulator and the cycles. Where the
     design refused tuples, the rows are those of the accepted ones, and these go to the folder
-    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times`` is
-    as for ``replay``.
+    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times``
+    and ``writes`` are as for ``replay``.
     """
     design = Design(directory)
     toolchain.check_simulator(sim)
@@ -220,6 +226,7 @@ def simulate(
             folder / "results",
             log=folder / "log",
             times=times,
+            writes=writes,
             sim=sim,
             stall_in=stall_in,
             stall_out=stall_out,
@@ -231,12 +238,14 @@ def simulate(
         refused = {source: log[places] for source, places in stimulus.places.items()}
         if report.refused and accepted is not None:
             write_accepted(Path(prepared), refused, Path(accepted))
-        table = decode(design.top, folder / "results")
         counts = {source: int(which.sum()) for source, which in refused.items()}
-        result = SimReport(Path(out), stimulus.tuples, counts, len(table), report)
+        result = SimReport(Path(out), stimulus.tuples, counts, report.results, report)
         used = Path(accepted) if report.refused and accepted is not None else Path(prepared)
-        pq.write_table(_with_metadata(table, design, result, used), folder / "out")
-        (folder / "out").replace(out)
+        for number, file in enumerate(result_files(design.top, out)):
+            table = decode(design.top, folder / "results", number)
+            pq.write_table(_with_metadata(table, design, result, used), folder / "out")
+            file.parent.mkdir(exist_ok=True)
+            (folder / "out").replace(file)
     return result
 
 
@@ -265,6 +274,13 @@ def _with_metadata(table: pa.Table, design: Design, report: SimReport, used: Pat
     }
     table = table.append_column("_row", row)
     return table.replace_schema_metadata({"joinery": json.dumps(facts)})
+
+
+def _write_list(design: Design, writes: Sequence[tuple[str, int]], path: Path) -> Path:
+    """Write the addresses and values of register writes for the harness."""
+    words = [f"{design.registers[name]:x} {value & 0xFFFFFFFF:x}\n" for name, value in writes]
+    path.write_text("".join(words))
+    return path
 
 
 def _count_records(design: Design, stimulus: Path) -> int:

@@ -168,7 +168,7 @@ class Replay {
     // Returns true when all went well; otherwise the reason has been printed.
     bool run() {
         reset();
-        if (!feed() || !stay_quiet() || !read_registers()) return false;
+        if (!write_registers() || !feed() || !stay_quiet() || !read_registers()) return false;
         top_->final();
         bool written = true;
         for (FILE* file : {results_, log_, arrived_, left_}) written &= std::fclose(file) == 0;
@@ -329,6 +329,46 @@ class Replay {
             tick();
         }
         return true;
+    }
+
+    // Writes settings before anything else, and lets them take effect.
+    bool write_registers() {
+        FILE* list = open_file(option("writes="), "r");
+        unsigned address = 0;
+        unsigned value = 0;
+        bool good = true;
+        bool any = false;
+        while (good && std::fscanf(list, "%x %x", &address, &value) == 2) {
+            good = write_register(address, value);
+            any = true;
+        }
+        std::fclose(list);
+        for (int cycle = 0; any && cycle < kQuietCycles; ++cycle) {
+            settle();
+            tick();
+        }
+        return good;
+    }
+
+    bool write_register(unsigned address, unsigned value) {
+        top_->s_axil_awaddr = address;
+        top_->s_axil_awvalid = 1;
+        top_->s_axil_wdata = value;
+        top_->s_axil_wstrb = 0xf;
+        top_->s_axil_wvalid = 1;
+        top_->s_axil_bready = 1;
+        for (int cycle = 0; cycle < kRegisterPatience; ++cycle) {
+            settle();
+            const bool placed = top_->s_axil_awvalid && top_->s_axil_awready;
+            const bool given = top_->s_axil_wvalid && top_->s_axil_wready;
+            const bool answered = top_->s_axil_bvalid;
+            const bool refused = answered && top_->s_axil_bresp;
+            tick();
+            if (placed) top_->s_axil_awvalid = 0;
+            if (given) top_->s_axil_wvalid = 0;
+            if (answered) return !refused || fail("setting");
+        }
+        return fail("register");
     }
 
     bool read_registers() {

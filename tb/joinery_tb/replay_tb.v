@@ -30,6 +30,11 @@ module replay_tb;
   wire s_axil_arready, s_axil_rvalid;
   wire [31:0] s_axil_rdata;
   wire [1:0] s_axil_rresp;
+  reg [`ADDR_WIDTH-1:0] s_axil_awaddr = 0;
+  reg [31:0] s_axil_wdata = 0;
+  reg s_axil_awvalid = 0, s_axil_wvalid = 0;
+  wire s_axil_awready, s_axil_wready, s_axil_bvalid;
+  wire [1:0] s_axil_bresp;
 
   // $fread puts the first byte of the file into the highest bits: turn the record round.
   reg [8*RECORD_BYTES-1:0] raw = 0;
@@ -62,17 +67,17 @@ module replay_tb;
     .m_axis_tready(m_axis_tready),
     .log_valid(log_valid),
     .log_refused(log_refused),
-    .s_axil_awaddr({`ADDR_WIDTH{1'b0}}),
+    .s_axil_awaddr(s_axil_awaddr),
     .s_axil_awprot(3'b0),
-    .s_axil_awvalid(1'b0),
-    .s_axil_awready(),
-    .s_axil_wdata(32'b0),
-    .s_axil_wstrb(4'b0),
-    .s_axil_wvalid(1'b0),
-    .s_axil_wready(),
-    .s_axil_bresp(),
-    .s_axil_bvalid(),
-    .s_axil_bready(1'b0),
+    .s_axil_awvalid(s_axil_awvalid),
+    .s_axil_awready(s_axil_awready),
+    .s_axil_wdata(s_axil_wdata),
+    .s_axil_wstrb(4'b1111),
+    .s_axil_wvalid(s_axil_wvalid),
+    .s_axil_wready(s_axil_wready),
+    .s_axil_bresp(s_axil_bresp),
+    .s_axil_bvalid(s_axil_bvalid),
+    .s_axil_bready(1'b1),
     .s_axil_araddr(s_axil_araddr),
     .s_axil_arprot(3'b0),
     .s_axil_arvalid(s_axil_arvalid),
@@ -84,7 +89,7 @@ module replay_tb;
   );
 
   reg [PATH_BITS-1:0] path;
-  integer stimulus, results, decisions, arrived, left, list, address, found;
+  integer stimulus, results, decisions, arrived, left, list, writes, address, setting, found;
   reg [63:0] patience;
   reg [31:0] seed;
 
@@ -98,7 +103,7 @@ module replay_tb;
 
   reg [63:0] cycles, beats, rows, stalls_in, stalls_out, ends_in, ends_out, waited;
   reg [63:0] sent, decided, refused;
-  reg more, started, taken_in, taken_out, answered, asked;
+  reg more, started, taken_in, taken_out, answered, asked, placed, given, wrong;
   reg [`OUT_BYTES-1:0] keep;
   reg [32*OUT_WORDS-1:0] row;
   integer count, lane;
@@ -145,6 +150,9 @@ module replay_tb;
       left = $fopen(path, "wb");
       if (!$value$plusargs("registers=%s", path)) missing_option;
       list = $fopen(path, "r");
+      if (!$value$plusargs("writes=%s", path)) missing_option;
+      writes = $fopen(path, "r");
+      if (writes == 0) fail("file");
       if (stimulus == 0 || results == 0 || decisions == 0 || list == 0) fail("file");
       if (arrived == 0 || left == 0) fail("file");
       state_in = seed | 1;
@@ -288,6 +296,44 @@ module replay_tb;
     end
   endtask
 
+  task write_register;
+    begin
+      s_axil_awaddr = address;
+      s_axil_awvalid = 1;
+      s_axil_wdata = setting;
+      s_axil_wvalid = 1;
+      answered = 0;
+      for (count = 0; !answered; count = count + 1) begin
+        if (count == REGISTER_PATIENCE) fail("register");
+        #1;
+        placed = s_axil_awvalid && s_axil_awready;
+        given = s_axil_wvalid && s_axil_wready;
+        answered = s_axil_bvalid;
+        wrong = answered && s_axil_bresp != 0;
+        tick;
+        if (placed) s_axil_awvalid = 0;
+        if (given) s_axil_wvalid = 0;
+        if (wrong) fail("setting");
+      end
+    end
+  endtask
+
+  // Writes settings before anything else, and lets them take effect.
+  task write_registers;
+    begin
+      found = 0;
+      while ($fscanf(writes, "%h %h", address, setting) == 2) begin
+        write_register;
+        found = 1;
+      end
+      if (found) begin
+        for (count = 0; count < QUIET_CYCLES; count = count + 1) begin
+          #1 tick;
+        end
+      end
+    end
+  endtask
+
   task read_register;
     begin
       s_axil_araddr = address;
@@ -314,6 +360,7 @@ module replay_tb;
       #1 tick;
     end
     rst = 0;
+    write_registers;
     next_record;
     feed;
     stay_quiet;

@@ -24,6 +24,7 @@ from joinery.tuples import (
     StringType,
     TimestampType,
 )
+from joinery_gen.manifest import PUNCTUATION
 from joinery_gen.query import JoineryError
 from joinery_gen.tables import from_raw, raw_columns
 
@@ -35,11 +36,15 @@ __all__ = [
     "decode",
     "encode",
     "parse_type",
+    "result_files",
     "schema_of",
 ]
 
 Words = npt.NDArray[np.uint32]
 Raw = npt.NDArray[Any]
+
+WINDOW_END = "end"
+"""The rule of a column that has the ends of windows, which may lie past the range of its type."""
 
 NAMED_TYPES: dict[str, ColumnType] = {
     kind.sql: kind for kind in (IntType(8), IntType(16), IntType(32), IntType(64), BoolType())
@@ -50,16 +55,21 @@ NAMED_TYPES: dict[str, ColumnType] = {
 class Stimulus:
     """A written stimulus file: its transfers (the end included) and the tuples in them.
 
-    ``places`` has for every source the transfer of each of its tuples, in the order of its file.
+    ``places`` has for every source the transfer of each row of its file, ``punctuations`` how many
+    of the rows are no tuples.
     """
 
     path: Path
     transfers: int
     places: dict[str, npt.NDArray[np.int64]]
+    punctuations: dict[str, int]
 
     @property
     def tuples(self) -> dict[str, int]:
-        return {source: len(places) for source, places in self.places.items()}
+        return {
+            source: len(places) - self.punctuations[source]
+            for source, places in self.places.items()
+        }
 
 
 def parse_type(sql: str) -> ColumnType:
@@ -89,41 +99,92 @@ def encode(
 ) -> Stimulus:
     """Write the prepared tuples of every source to ``path`` in arrival order, and the end.
 
-    With ``pair``, a tuple of the first source and one of the second right after it share a
-    transfer, which means the same; without, each tuple has a transfer of its own.
+    With ``pair``, tuples that follow each other share a transfer wherever that means the same: one
+    of the first source with one of the second right after it, or as many of the only source as the
+    input has lanes. Without, each tuple has a transfer of its own.
     """
     layout = top["input"]
     sources = list(dict.fromkeys(flag["source"] for flag in layout["flags"]))
     tables = {source: read_source(Path(prepared), source) for source in sources}
     arrivals = [tables[source]["_arrival"].to_numpy() for source in sources]
-    transfer_of = _transfers(Path(prepared), arrivals, pair=pair)
+    lanes = layout.get("lanes", 1) if pair else 1
+    transfer_of = _transfers(Path(prepared), arrivals, pair=pair) // lanes
     count = int(transfer_of[-1]) + 1 if len(transfer_of) else 0
 
     records = np.zeros((count + 1, 1 + record_words(layout)), dtype="<u4")
     records[:count, 0] = DATA
     records[count, 0] = LAST
     places = {source: transfer_of[a] for source, a in zip(sources, arrivals, strict=True)}
+    marks = {source: _punctuations(table) for source, table in tables.items()}
     for source, rows in places.items():
-        for flag in _of_source(layout["flags"], source):
-            _insert(records[:, 1:], rows, flag, np.ones(len(rows), np.uint64))
+        lane_of = arrivals[sources.index(source)] % lanes
         fields = list(_of_source(layout["fields"], source))
-        columns = raw_columns(tables[source], schema_of(fields))
-        for field in fields:
-            _insert(records[:, 1:], rows, field, columns[field["column"]])
+        columns: dict[str, Raw] = dict(raw_columns(tables[source], schema_of(fields)))
+        content = [(field, columns[field["column"]]) for field in fields]
+        for flag in _of_source(layout["flags"], source):
+            is_mark = flag["name"] == "punctuation"
+            content.append((flag, marks[source] if is_mark else np.ones(len(rows), np.uint64)))
+        for lane in range(lanes):
+            mine = lane_of == lane
+            for field, raw in content:
+                place = {**field, "offset": field["offset"] + lane * layout.get("lane_width", 0)}
+                _insert(records[:, 1:], rows[mine], place, raw[mine])
     records.tofile(path)
-    return Stimulus(Path(path), count + 1, places)
+    punctuations = {source: int(mark.sum()) for source, mark in marks.items()}
+    return Stimulus(Path(path), count + 1, places, punctuations)
 
 
-def decode(top: Mapping[str, Any], path: str | Path) -> pa.Table:
-    """Return the results in a file that the replay harness wrote, in natural types."""
+def result_files(top: Mapping[str, Any], out: str | Path) -> list[Path]:
+    """Return where the rows of each query of a design go: ``out``, or files in a folder ``out``."""
+    queries = top["output"].get("queries")
+    return [Path(out, f"{each['name']}.parquet") for each in queries] if queries else [Path(out)]
+
+
+def decode(top: Mapping[str, Any], path: str | Path, query: int = 0) -> pa.Table:
+    """Return the results in a file that the replay harness wrote, in natural types.
+
+    Of a design that serves several queries, they are those of number ``query``.
+    """
     layout = top["output"]
     words: Words = np.fromfile(path, dtype="<u4").reshape(-1, record_words(layout))
-    columns = {field["column"]: _extract(words, field) for field in layout["fields"]}
+    fields = layout["fields"] if "queries" not in layout else layout["queries"][query]["fields"]
+    if "query" in layout:
+        words = words[_extract(words, layout["query"]) == query]
+    columns = {field["column"]: _read_column(words, field) for field in fields}
+    ends = {field["column"] for field in fields if field.get("rule") == WINDOW_END}
     try:
-        return from_raw(columns, schema_of(layout["fields"]))
+        return from_raw(columns, schema_of(fields), unchecked=ends)
     except ValueError as error:
         # A design that works gives only values that came in, or were computed within their range.
         raise DesignError(f"The design gave a value that its column can't hold: {error}") from None
+
+
+def _read_column(words: Words, field: Mapping[str, Any]) -> Raw:
+    """Return the raw values of a column, put together where it leaves the design in parts."""
+    match field.get("rule"):
+        case "quotient":
+            total, count = (_extract(words, field["parts"][part]) for part in ("sum", "count"))
+            return _quotient(total, count, int(field["digits"]))
+        case "mean":
+            return _extract(words, field) * 5  # twice the mean, and one digit more than that has
+    return _extract(words, field)
+
+
+def _quotient(total: Raw, count: Raw, digits: int) -> Raw:
+    """Return ``total / count`` with ``digits`` more digits, rounded half away from zero."""
+    if not count.all():
+        raise DesignError("The design gave the average of no rows")
+    total, count = total.astype(object), count.astype(object)
+    size = (2 * abs(total) * 10**digits + count) // (2 * count)
+    quotient: Raw = np.where(total < 0, -size, size).astype(object)
+    return quotient
+
+
+def _punctuations(table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return 1 for each row of a prepared source that is a punctuation."""
+    if PUNCTUATION not in table.column_names:
+        return np.zeros(len(table), np.uint64)
+    return table[PUNCTUATION].to_numpy().astype(np.uint64)
 
 
 def read_source(prepared: Path, source: str) -> pa.Table:

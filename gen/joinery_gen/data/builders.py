@@ -82,13 +82,17 @@ def build_ticks(files: Sequence[Path]) -> Streams:
     """All trades, and those after the price last rose (``up``) or fell (``down``).
 
     This is the tick rule: a trade at the price of the one before goes where that one went. The
-    trades before the first change of price are in neither.
+    trades before the first change of price are in neither. The file has one instrument; for queries
+    over several, ``shares`` has all trades under two symbols, one for those in ``up``.
     """
     trades = _read_text_table(files[0]).rename_columns(["time", "price", "volume"])
     price = trades["price"].cast(pa.float64()).to_numpy()
     direction = _last_nonzero(np.sign(np.diff(price, prepend=price[:1])))
     return {
         "trades": trades,
+        "shares": trades.append_column(
+            "symbol", pa.array(np.where(direction > 0, "UBSN", "CSGN"), pa.string())
+        ),
         "up": trades.filter(pa.array(direction > 0)),
         "down": trades.filter(pa.array(direction < 0)),
     }

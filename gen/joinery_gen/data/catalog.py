@@ -206,6 +206,14 @@ TICKS = DataSet(
     ),
     (
         StreamInfo("trades", 500_000, TICK_COLUMNS, "every trade"),
+        StreamInfo(
+            "shares",
+            500_000,
+            _schema(
+                symbol=StringType(4), time=TimestampType("ms"), price=DecimalType(6, 2), volume=INT
+            ),
+            "every trade; to have two symbols, those in `up` are called UBSN, all others CSGN",
+        ),
         StreamInfo("up", 248_432, TICK_COLUMNS, "trades since the price last changed upwards"),
         StreamInfo("down", 251_310, TICK_COLUMNS, "trades since the price last changed downwards"),
     ),

@@ -34,7 +34,7 @@ from .catalog import SETS, DataSet, Package, StreamInfo
 from .readers import DataError
 from .values import convert
 
-CONVERSION = 1  # raise it when builders or types change, so that old caches are not read
+CONVERSION = 2  # raise it when builders or types change, so that old caches are not read
 
 
 @dataclass(frozen=True)

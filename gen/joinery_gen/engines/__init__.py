@@ -9,15 +9,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..query import JoineryError, Query
-from . import joins
+from . import aggregates, joins
 from .joins import join_pair
 from .model import Engine, Form, Parameter, Plan, Setting, form_of
 
 __all__ = ["ENGINES", "Engine", "Form", "Parameter", "Plan", "form_of", "join_pair", "plan"]
 
-ENGINES: dict[str, Engine] = {**joins.ENGINES}
+ENGINES: dict[str, Engine] = {**joins.ENGINES, **aggregates.ENGINES}
 
-PLANNED = ("fjoin", "panes", "wid", "glacier", "mlq")
+PLANNED = ("fjoin", "wid", "glacier", "mlq")
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",

@@ -80,9 +80,13 @@ def _shell(plan: Plan, engine: JoinEngine, identity: Identity) -> JoinShell:
     return JoinShell(engine, identity, columns)
 
 
+ADVICE = {
+    0: "raise rows_left and rows_right with --set",
+    1: "raise the SLACK of the query",
+}
 ENGINES = {
-    "handshake": Engine(JOINS, _builder(HandshakeJoin), _shell, HANDSHAKE),
-    "nested_loop": Engine(JOINS, _builder(NestedLoopJoin), _shell, COMMON),
+    "handshake": Engine(JOINS, _builder(HandshakeJoin), _shell, HANDSHAKE, ADVICE),
+    "nested_loop": Engine(JOINS, _builder(NestedLoopJoin), _shell, COMMON, ADVICE),
 }
 
 

@@ -79,13 +79,15 @@ class Engine:
 
     ``build`` makes the bare component of a plan, whose ``predicted`` tells cycles and resources.
     ``shell`` puts it into a top: a ``StreamShell``, or any other ``Shell``. Both may raise
-    ``ValueError`` for a parameter that does not fit.
+    ``ValueError`` for a parameter that does not fit. ``advice`` says what to do about an error, by
+    its bit.
     """
 
     forms: tuple[Form, ...]
     build: "Callable[[Plan], Any]"
     shell: "Callable[[Plan, Any, Identity], Shell]"
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    advice: Mapping[int, str] = field(default_factory=dict)
 
     def parameters_for(self, query: Query) -> dict[str, Parameter]:
         form = form_of(query.body)

@@ -5,13 +5,17 @@ how a shell sends it, so that a result without rows ends too. On the way in, ``t
 with data is taken as the data and then the end.
 """
 
+from .aggregate import AggregateShell, Report, ReportColumn
 from .join import JoinShell
 from .shell import Identity, Shell, connect_registers, register_ports
 from .stream import StreamShell
 
 __all__ = [
+    "AggregateShell",
     "Identity",
     "JoinShell",
+    "Report",
+    "ReportColumn",
     "Shell",
     "StreamShell",
     "connect_registers",

@@ -44,6 +44,8 @@ class JoinShell(StreamShell):
         "stall_engine": StreamShell.SHARED["stall_engine"],
     }
 
+    ADDED = ("end",)
+
     engine: JoinEngine
 
     def __init__(

@@ -121,17 +121,20 @@ class StreamShell(Shell):
             "log_refused": Out(1),
         }
 
+    ADDED: Sequence[str]
+    """The predicted ``cycles`` of the engine to which those of the shell are added."""
+
     @property
     def latency(self) -> int:
-        """Cycles that the shell adds between the engine's input and the end of its output."""
+        """Cycles that the shell adds between the engine's input and its output."""
         return 2
 
     @property
     def predicted(self) -> dict[str, Any]:
         """What the engine predicts, with the cycles that the shell adds to a run."""
         found = self.engine.predicted
-        cycles = found["cycles"]
-        return {**found, "cycles": {**cycles, "end": cycles["end"] + self.latency}}
+        added = {name: found["cycles"][name] + self.latency for name in self.ADDED}
+        return {**found, "cycles": {**found["cycles"], **added}}
 
     # What a subclass says.
 

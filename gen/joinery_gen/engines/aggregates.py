@@ -1,0 +1,109 @@
+# amaranth: UnusedElaboratable=no
+# (a plan that is refused leaves an engine half made)
+"""The engines for aggregates over one stream: `panes`, and its baselines `wid` and `glacier`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from joinery.aggregate import Aggregate, AggregateEngine, PaneQuery, PaneStream
+from joinery.axi import AggregateShell, Identity, Report, ReportColumn
+from joinery.expr import columns_of
+from joinery.panes import PaneAggregation
+
+from ..query import (
+    AVG_EXTRA_DIGITS,
+    AggregateOutput,
+    AggregateQuery,
+    KeyOutput,
+    Query,
+    SlidingWindow,
+    WindowEndOutput,
+)
+from .model import Engine, Form, Parameter, Plan
+
+__all__ = ["ENGINES", "aggregate_shell", "pane_queries", "pane_stream"]
+
+
+def _bodies(query: Query) -> list[AggregateQuery]:
+    bodies = [part.body for part in query.parts]
+    assert all(isinstance(body, AggregateQuery) for body in bodies), "the form has been checked"
+    return bodies  # type: ignore[return-value] # see above
+
+
+def pane_stream(query: Query) -> PaneStream:
+    """Return the stream as the hardware sees it: only the columns that the queries read."""
+    bodies = _bodies(query)
+    source = bodies[0].source
+    assert isinstance(source.window, SlidingWindow)
+    arguments = [
+        output.argument
+        for body in bodies
+        for output in body.outputs
+        if isinstance(output, AggregateOutput) and output.argument is not None
+    ]
+    conditions = [body.where for body in bodies if body.where is not None]
+    keys = tuple(column.name for column in bodies[0].group_by)
+    read = {name for _, name in columns_of(*arguments, *conditions)}
+    schema = source.schema.select({source.window.wattr, *keys, *read})
+    return PaneStream(source.alias, schema, source.window.wattr, source.window.slack, keys)
+
+
+def pane_queries(query: Query) -> list[PaneQuery]:
+    """Return what is computed of the stream, for each SELECT."""
+    return [_pane_query(body) for body in _bodies(query)]
+
+
+def _pane_query(body: AggregateQuery) -> PaneQuery:
+    window = body.source.window
+    assert isinstance(window, SlidingWindow)
+    aggregates = tuple(
+        Aggregate(output.name, output.function, output.argument)
+        for output in body.outputs
+        if isinstance(output, AggregateOutput)
+    )
+    return PaneQuery(body.where, aggregates, window.range, window.slide)
+
+
+def aggregate_shell(plan: Plan, engine: AggregateEngine, identity: Identity) -> AggregateShell:
+    """Put an engine for aggregates into its shell, which tells the columns of each SELECT."""
+    reports = [
+        Report(part.name, tuple(_report(output) for output in body.outputs))
+        for part, body in zip(plan.query.parts, _bodies(plan.query), strict=True)
+    ]
+    return AggregateShell(engine, identity, reports)
+
+
+def _report(output: KeyOutput | WindowEndOutput | AggregateOutput) -> ReportColumn:
+    match output:
+        case KeyOutput():
+            return ReportColumn(output.name, output.type, ("key", output.column.name))
+        case WindowEndOutput():
+            return ReportColumn(output.name, output.type, ("end_time",), "end")
+        case AggregateOutput(function="avg"):
+            path = ("value", output.name)
+            return ReportColumn(output.name, output.type, path, "quotient", AVG_EXTRA_DIGITS)
+    return ReportColumn(output.name, output.type, ("value", output.name))
+
+
+def _builder(engine: Callable[..., AggregateEngine]) -> Callable[[Plan], AggregateEngine]:
+    """Return what builds ``engine`` from a plan."""
+
+    def build(plan: Plan) -> AggregateEngine:
+        settings: dict[str, Any] = dict(plan.parameters)
+        return engine(pane_stream(plan.query), pane_queries(plan.query), **settings)
+
+    return build
+
+
+COMMON = {
+    "lanes": Parameter("number", 1, "tuples per cycle: 1, 2, 4 or 8"),
+    "sum_rows": Parameter("number", None, "the most rows of a window; sums are as wide as needed"),
+}
+PANES = {
+    **COMMON,
+    "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
+}
+ADVICE = {0: "raise sum_rows with --set"}
+ENGINES = {
+    "panes": Engine((Form.SLIDING,), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE),
+}

@@ -1,0 +1,251 @@
+"""Pane-based sliding-window aggregation (Oge et al., CANDAR 2013).
+
+    i -> front -> store (one per lane) -> union -> windows (one per query) -> o
+           \\-> closed, gaps -> walker --/
+
+The front numbers panes and drops late tuples; the store keeps the state of open panes; the walker
+takes a closed pane per cycle; the windows turn panes into rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+
+from ..aggregate import AggregateEngine, PaneQuery, PaneStream
+from ..stream import Queue
+from .extreme import ExtremeWindow
+from .front import PaneFront
+from .number import chunk_products
+from .pipe import delayed
+from .plan import TAG_BITS, PanePlan, slots_for
+from .store import PaneStore
+from .terms import PaneTerms, Term
+from .walker import PaneWalker, step_layout
+from .window import AdditiveWindow
+
+__all__ = ["PaneAggregation"]
+
+
+class PaneAggregation(AggregateEngine):
+    """Aggregate sliding time windows by panes.
+
+    Latency: ``predicted["cycles"]["latency"]``, 7 for count, sum and avg, 9 with min or max, where
+    expressions take no more than six operators. Throughput: one transfer per cycle, a pane per
+    cycle, a row of each query per cycle.
+
+    Parameters
+    ----------
+    pane_stream, queries, lanes, sum_rows
+        As for `AggregateEngine`.
+    slots : int
+        Panes that may be open or wait at a time; a power of two. By default what SLACK needs, and
+        enough for a backlog of 512.
+    gaps : int
+        Leaps of time that may wait at a time.
+    """
+
+    def __init__(
+        self,
+        pane_stream: PaneStream,
+        queries: Sequence[PaneQuery],
+        *,
+        lanes: int = 1,
+        sum_rows: int = 1 << 32,
+        slots: int | None = None,
+        gaps: int = 64,
+        tag_bits: int = TAG_BITS,
+    ) -> None:
+        super().__init__(pane_stream, queries, lanes=lanes, sum_rows=sum_rows)
+        self.slots = slots_for(pane_stream, queries, lanes) if slots is None else slots
+        self.gaps = gaps
+        self.plan = PanePlan(pane_stream, self.queries, self.slots, lanes, tag_bits)
+        self.terms = PaneTerms(self.queries, sum_rows)
+        self.keys = 1
+        self.front = PaneFront(pane_stream, self.plan, self.terms, lanes=lanes)
+
+    @property
+    def window_latency(self) -> int:
+        """Cycles from a pane to its row."""
+        kinds = {term.kind for term in self.terms.all}
+        return ExtremeWindow.LATENCY if kinds & {"min", "max"} else AdditiveWindow.LATENCY
+
+    @property
+    def close_delay(self) -> int:
+        """Cycles by which panes are closed later than the tuples before are on their way."""
+        return int(self.lanes > 1)
+
+    @property
+    def predicted(self) -> dict[str, Any]:
+        latency = self.front.latency + self.close_delay + 2 + self.window_latency
+        walked = self.slots + self.plan.most_panes * self.keys
+        return {
+            "cycles": {
+                "latency": latency,
+                "per_transfer": 1,
+                "drain": latency + walked + 4,
+                "panes": self.plan.most_panes,
+            },
+            "resources": {
+                "slots": self.slots,
+                "ring_rows": sum(window.panes for window in self.plan.windows) * self.keys,
+            },
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.front = front = self.front
+        m.submodules.walker = walker = PaneWalker(self.plan, keys=self.keys)
+        m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.gaps, style="distributed")
+        wiring.connect(m, front.gap, gaps.i)
+        wiring.connect(m, gaps.o, walker.gap)
+
+        # A tuple waits while the row of its pane still belongs to another one.
+        near = self.plan.near
+        waits = Cat(
+            put & ((place - walker.place)[:near] >= self.slots)
+            for put, place in zip(front.put, front.place, strict=True)
+        ).any()
+        room = Signal()
+        closed = delayed(m, front.closed, self.close_delay, 1, "closed")
+        ending = Signal()
+        m.d.comb += [
+            room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
+            front.en.eq(room),
+            walker.closed.eq(closed),
+            walker.restart.eq(front.restart),
+            front.i.payload.eq(self.i.payload),
+            front.i.valid.eq(self.i.valid & ~ending),
+            self.i.ready.eq(front.i.ready & ~ending),
+            self.stalled.eq(self.i.valid & ~front.i.ready & ~ending),
+            self.late.eq(front.late),
+        ]
+        with m.If(self.i.valid & self.i.ready & self.i.payload.end):
+            m.d.sync += ending.eq(1)
+        with m.If(self.o.valid & self.o.ready & self.o.payload.end):
+            m.d.sync += ending.eq(0)
+
+        go, united = Signal(), Signal(step_layout(self.plan, self.keys))
+        value = self._unite(m, self._store(m, front, walker, room, go), walker, go, united)
+        with m.If(go):
+            m.d.sync += united.eq(walker.step)
+        self._connect_windows(m, value, united, go, self._end_time(m, walker, go))
+        m.d.comb += [walker.go.eq(go), go.eq(~self.o.valid | self.o.ready)]
+        return m
+
+    def _store(
+        self, m: Module, front: PaneFront, walker: PaneWalker, room: Signal, go: Signal
+    ) -> list[PaneStore]:
+        """The pane memory of each lane."""
+        slot_bits = self.plan.slot_bits
+        stores = []
+        for k in range(self.lanes):
+            store = PaneStore(self.terms, rows=self.slots * self.keys, tag_bits=self.plan.tag_bits)
+            m.submodules[f"store_{k}"] = store
+            stores.append(store)
+            m.d.comb += [
+                store.put.eq(front.put[k] & room),
+                store.address.eq(front.place[k][:slot_bits]),
+                store.tag.eq(front.place[k][slot_bits:]),
+                store.passes.eq(front.passes[k]),
+                store.arguments.eq(front.arguments[k]),
+                store.read.eq(go),
+                store.read_address.eq(walker.address),
+                store.read_tag.eq(walker.step.tag),
+            ]
+        return stores
+
+    def _unite(
+        self, m: Module, stores: list[PaneStore], walker: PaneWalker, go: Signal, united: Any
+    ) -> list[Signal]:
+        """The terms of a pane over all lanes, with the step ``united``."""
+        found = []
+        for k, term in enumerate(self.terms.all):
+            values: list[Value] = [store.value[f"term_{k}"] for store in stores]
+            while len(values) > 1:
+                pairs = zip(values[::2], values[1::2], strict=True)
+                values = [term.merge(a, b, self.sum_rows) for a, b in pairs]
+            held = Signal(self.terms.shape(term), name=f"pane_term_{k}")
+            with m.If(go):
+                empty = self.terms.identity(term)
+                m.d.sync += held.eq(Mux(walker.step.empty, empty, values[0]))
+            found.append(held)
+        return found
+
+    def _end_time(self, m: Module, walker: PaneWalker, go: Signal) -> Value:
+        """The end of the pane of a step, when its windows take it."""
+        number = Signal(signed(self.plan.number.width + 1))
+        m.d.comb += number.eq(walker.number)
+        parts = [
+            delayed(m, product, 1, go, f"end_time_{k}")
+            for k, product in enumerate(chunk_products(number, self.plan.pane))
+        ]
+        total = Signal(self.end_time)
+        m.d.comb += total.eq(sum(parts))
+        return delayed(m, total, self.window_latency + 1, go, "end_time")
+
+    def _connect_windows(
+        self, m: Module, value: list[Signal], united: Any, go: Signal, end_time: Value
+    ) -> None:
+        """One window for each query; rows where one ends that is not empty."""
+        out = self.o.payload
+        step = {
+            name: delayed(m, united[name], self.window_latency, go, f"{name}_done")
+            for name in ("valid", "end", "ends")
+        }
+        rows, too_many = [], []
+        for k, query in enumerate(self.queries):
+            results = self._window(m, k, query, value, united, go)
+            ends = step["valid"] & step["ends"][k]
+            count = results[self.terms.of(query)[0]]
+            fits = count <= self.sum_rows
+            row = out.rows[k].row[f"query_{k}"]
+            rows.append(ends & (count != 0) & fits)
+            too_many.append(ends & ~fits)
+            m.d.comb += [out.rows[k].valid.eq(rows[-1]), row.end_time.eq(end_time)]
+            for each in query.aggregates:
+                if each.function == "avg":
+                    total = results[Term(query.where, "sum", each.argument)]
+                    place = row.value[each.name]
+                    m.d.comb += [place.sum.eq(total), place.count.eq(count)]
+                else:
+                    term = Term(query.where, each.function, each.argument)
+                    found = count if each.function == "count" else results[term]
+                    m.d.comb += row.value[each.name].eq(found)
+        m.d.comb += [
+            out.end.eq(step["end"]),
+            self.o.valid.eq(step["end"] | Cat(rows).any()),
+            self.errors[self.ROWS].eq(go & Cat(too_many).any()),
+        ]
+
+    def _window(
+        self, m: Module, number: int, query: PaneQuery, value: list[Signal], united: Any, go: Signal
+    ) -> dict[Term, Value]:
+        """The terms of one query over its windows, all with the same latency."""
+        panes = self.plan.windows[number].panes
+        own = self.terms.of(query)
+        added = [term for term in own if term.kind in ("count", "sum")]
+        units: list[tuple[Any, list[Term]]] = [
+            (AdditiveWindow(self.terms, added, panes=panes, keys=self.keys), added)
+        ]
+        for term in own:
+            if term not in added:
+                unit = ExtremeWindow(self.terms, term, panes=panes, keys=self.keys)
+                units.append((unit, [term]))
+        found = {}
+        for n, (unit, terms) in enumerate(units):
+            m.submodules[f"window_{number}_{n}"] = unit
+            m.d.comb += [
+                unit.step.eq(united.valid & go),
+                unit.fresh.eq(united.fresh),
+                unit.key.eq(united.key),
+                unit.en.eq(go),
+            ]
+            for k, term in enumerate(terms):
+                m.d.comb += unit.value[f"term_{k}"].eq(value[self.terms.all.index(term)])
+                found[term] = delayed(
+                    m, unit.o[f"term_{k}"], self.window_latency - unit.LATENCY, go,
+                    f"window_{number}_{n}_term_{k}",
+                )  # fmt: skip
+        return found

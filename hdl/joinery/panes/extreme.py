@@ -1,0 +1,136 @@
+"""The window-level query at a pane per cycle: least and largest values, in constant time.
+
+As van Herk and Gil and Werman: panes are cut in blocks, and a window is the end of one block, whole
+blocks, and the beginning of the newest. They compute the ends of a block in one go when it is
+complete, which takes as many steps as it has panes. Here blocks are half a window long, so that
+the ends of a block are computed backwards, one per step, while the next block comes in; a window
+reaches back no further than to the block before that, whose ends are complete.
+
+With n panes to a window, blocks of h = ceil(n / 2), and the newest pane at place i of its block,
+the window has i + 1 panes of this block; then all h of the block before; then the last
+n - h - i - 1 of the one before that, which begin at place i + 1 + (n odd). Where n is odd and i the
+last place, the window leaves the first pane of the block before out.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+
+from .pipe import KeyedRegister
+from .terms import PaneTerms, Term
+from .window import window_members
+
+__all__ = ["ExtremeWindow"]
+
+
+class ExtremeWindow(wiring.Component):
+    """The least or largest value of the last ``panes`` panes, for each of ``keys`` keys in turn.
+
+    Latency: 3 cycles. Throughput: a step per cycle. Parameters and members as for
+    `AdditiveWindow`, with one term; ``o`` moves while ``en`` is high.
+    """
+
+    LATENCY = 3
+
+    step: Signal
+    fresh: Signal
+    key: Signal
+    value: Any
+    en: Signal
+    o: Any
+
+    def __init__(self, terms: PaneTerms, term: Term, *, panes: int, keys: int = 1) -> None:
+        self.terms = terms
+        self.term = term
+        self.panes = panes
+        self.keys = keys
+        members, _, _ = window_members(terms, (term,), panes, keys)
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        block, odd = -(-self.panes // 2), self.panes % 2
+        shape, none = self.terms.shape(self.term), self.terms.identity(self.term)
+        value = self.value.term_0
+
+        def merged(left: Value, right: Value) -> Value:
+            return self.term.merge(left, right, self.terms.rows)
+
+        def keyed(name: str) -> KeyedRegister:
+            return KeyedRegister(m, shape, keys=self.keys, name=name)
+
+        # Where the pane lies: its place in the block, the half of memory, complete blocks before.
+        place, half, blocks = Signal(range(block)), Signal(), Signal(range(3))
+        here, before = Signal(range(block)), Signal(range(3))
+        next_place, next_half = Signal(range(block)), Signal()
+        last_key, last_place = self.key == self.keys - 1, here == block - 1
+        m.d.comb += [
+            here.eq(Mux(self.fresh, 0, place)),
+            before.eq(Mux(self.fresh, 0, blocks)),
+            next_place.eq(Mux(last_key, Mux(last_place, 0, here + 1), here)),
+            next_half.eq(half ^ (last_key & last_place)),
+        ]
+        with m.If(self.step & last_key):
+            m.d.sync += [
+                place.eq(next_place),
+                half.eq(next_half),
+                blocks.eq(Mux(last_place & (before != 2), before + 1, before)),
+            ]
+
+        # Both memories are read one step ahead.
+        panes, ends = self._memory(m, "panes", block), self._memory(m, "ends", block)
+        next_key = Mux(last_key, 0, self.key + 1)
+        begins = next_place + 1 + odd
+        m.d.comb += [
+            panes[0].addr.eq(self._row(half, here, self.key, block)),
+            panes[0].data.eq(value),
+            panes[1].addr.eq(self._row(~next_half, block - 1 - next_place, next_key, block)),
+            ends[0].addr.eq(self._row(~half, block - 1 - here, self.key, block)),
+            ends[1].addr.eq(self._row(next_half, Mux(begins < block, begins, 0), next_key, block)),
+        ]
+        for port in (*panes, *ends):
+            m.d.comb += port.en.eq(self.step)
+
+        # The newest block from its beginning, the whole block before, and its ends.
+        newest, whole, end, last = keyed("newest"), keyed("whole"), keyed("end"), keyed("last")
+        starts = here == 0
+        new_newest, new_whole, new_end = Signal(shape), Signal(shape), Signal(shape)
+        m.d.comb += [
+            new_newest.eq(Mux(starts, value, merged(newest.value, value))),
+            new_whole.eq(Mux(starts, newest.value, whole.value)),
+            new_end.eq(Mux(starts, last.value, merged(end.value, panes[1].data))),
+            ends[0].data.eq(new_end),
+        ]
+        for register, new in (
+            (newest, new_newest), (whole, new_whole), (end, new_end), (last, value),
+        ):  # fmt: skip
+            register.write(new, self.step, self.key)
+
+        cut = last_place if odd else 0  # the block before is cut as well
+        all_but_one = end.value if block > 1 else none
+        middle = Mux(before == 0, none, Mux(cut, all_but_one, new_whole))
+        oldest = Mux((before == 2) & (here + 1 + odd < block), ends[1].data, none)
+        names = ("newest", "middle", "oldest", "older", "newer")
+        part = {name: Signal(shape, name=f"{name}_part") for name in names}
+        with m.If(self.en):
+            m.d.sync += [
+                part["newest"].eq(new_newest),
+                part["middle"].eq(middle),
+                part["oldest"].eq(oldest),
+                part["older"].eq(merged(part["middle"], part["oldest"])),
+                part["newer"].eq(part["newest"]),
+                self.o.term_0.eq(merged(part["older"], part["newer"])),
+            ]
+        return m
+
+    def _memory(self, m: Module, name: str, block: int) -> tuple[Any, Any]:
+        memory: Memory = Memory(
+            shape=self.terms.shape(self.term), depth=2 * block * self.keys, init=[]
+        )
+        m.submodules[name] = memory
+        return memory.write_port(), memory.read_port()
+
+    def _row(self, half: Value, place: Value, key: Value, block: int) -> Value:
+        return (Mux(half, block, 0) + place) * self.keys + key

@@ -1,0 +1,133 @@
+"""The numbers that a build of the panes engine rests on, and the layouts that follow from them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from amaranth.hdl import Shape, signed
+from amaranth.lib import data
+
+from ..aggregate import PaneQuery, PaneStream
+from ..tuples import bits_for_range
+
+__all__ = ["TAG_BITS", "PanePlan", "Window"]
+
+TAG_BITS = 48
+"""Bits that tell panes of one memory row apart: 30 years of a pane per cycle at 300 MHz."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window in panes: how many, and how many from one window to the next."""
+
+    panes: int
+    step: int
+    slide: int
+
+    def phase(self, pane: int) -> int:
+        """0 where a window ends with ``pane``."""
+        return (pane + 1 - self.panes) % self.step
+
+
+@dataclass(frozen=True)
+class PanePlan:
+    """Parameters
+    ----------
+    source : PaneStream
+    queries : tuple of PaneQuery
+    slots : int
+        Panes that may be open, or closed and waiting, at a time.
+    tag_bits : int
+    """
+
+    source: PaneStream
+    queries: tuple[PaneQuery, ...]
+    slots: int
+    lanes: int = 1
+    tag_bits: int = TAG_BITS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.slots, int) or self.slots & (self.slots - 1) or self.slots < 4:
+            raise ValueError(f"Slots must be a power of two from 4 on, not {self.slots!r}")
+        if self.slots < self.least_slots(self.source, self.pane, self.lanes):
+            raise ValueError(
+                f"SLACK spans {self.source.slack // self.pane + 1} panes of {self.pane}, and "
+                f"{self.slots} slots are too few; "
+                f"{self.least_slots(self.source, self.pane, self.lanes)} are enough"
+            )
+
+    @staticmethod
+    def least_slots(source: PaneStream, pane: int, lanes: int) -> int:
+        """The fewest slots with which the engine cannot come to a stop."""
+        return 1 << (source.slack // pane + 1 + (lanes > 1) * 16).bit_length()
+
+    @cached_property
+    def pane(self) -> int:
+        """The length of a pane."""
+        return gcd(*(each.range for each in self.queries), *(each.slide for each in self.queries))
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        return tuple(
+            Window(each.range // self.pane, each.slide // self.pane, each.slide)
+            for each in self.queries
+        )
+
+    @property
+    def most_panes(self) -> int:
+        return max(window.panes for window in self.windows)
+
+    @property
+    def slides(self) -> tuple[int, ...]:
+        """The different slides of more than one pane, in units of the time column."""
+        return tuple(dict.fromkeys(each.slide for each in self.windows if each.step > 1))
+
+    @property
+    def leap(self) -> int:
+        """Panes over which time may leap inside a transfer without splitting it."""
+        return max(1, self.slots // (4 * self.lanes))
+
+    @cached_property
+    def number(self) -> Shape:
+        """A pane's number; the least one stands for none."""
+        column = self.source.schema[self.source.time]
+        low = (column.low - self.source.slack) // self.pane - 1
+        high = column.high // self.pane + self.most_panes + 1
+        return signed(bits_for_range(min(low, -2), high)[0])
+
+    @property
+    def none(self) -> int:
+        return -(1 << (self.number.width - 1))
+
+    @property
+    def slot_bits(self) -> int:
+        return self.slots.bit_length() - 1
+
+    @property
+    def place(self) -> Shape:
+        return Shape(self.tag_bits + self.slot_bits)
+
+    @property
+    def near(self) -> int:
+        """Bits that tell apart the places between which pointers can lie."""
+        return self.slot_bits + 2
+
+    @property
+    def phases(self) -> data.ArrayLayout:
+        """For each query, how many panes after a window's end a pane ends."""
+        most = max(window.step for window in self.windows)
+        return data.ArrayLayout(Shape.cast(range(most)), len(self.windows))
+
+    @property
+    def gap(self) -> data.StructLayout:
+        """In front of ``place`` time leaps to pane ``number``, or the input ends."""
+        return data.StructLayout(
+            {"end": 1, "place": self.near, "number": self.number, "phases": self.phases}
+        )
+
+
+def slots_for(source: PaneStream, queries: Sequence[PaneQuery], lanes: int) -> int:
+    """Enough for SLACK and a backlog of at least 512 panes."""
+    pane = gcd(*(each.range for each in queries), *(each.slide for each in queries))
+    return max(1024, 2 * PanePlan.least_slots(source, pane, lanes))

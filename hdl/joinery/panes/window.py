@@ -1,0 +1,135 @@
+"""The window-level query at a pane per cycle: counts and sums by subtract-on-evict.
+
+The panes of a window are in a ring in memory. What the newest pane brings is added, what leaves
+with the oldest one is subtracted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Shape, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..tuples import bits_for_range
+from .pipe import KeyedRegister
+from .terms import PaneTerms, Term
+
+__all__ = ["AdditiveWindow", "window_members", "window_shape"]
+
+
+def window_shape(term: Term, rows: int, panes: int) -> Shape:
+    """The shape of a term over a window: exact for counts, so that too many can be told."""
+    if term.kind == "count":
+        return Shape(*bits_for_range(0, panes * (rows + 1)))
+    return term.shape(rows)
+
+
+def window_members(
+    terms: PaneTerms, own: Sequence[Term], panes: int, keys: int
+) -> tuple[dict[str, Any], data.StructLayout, data.StructLayout]:
+    """The members that every kind of window has, and the layouts of a pane and of a window."""
+    pane = data.StructLayout({f"term_{k}": terms.shape(term) for k, term in enumerate(own)})
+    window = data.StructLayout(
+        {f"term_{k}": window_shape(term, terms.rows, panes) for k, term in enumerate(own)}
+    )
+    members = {
+        "step": In(1),
+        "fresh": In(1),
+        "key": In(range(keys)),
+        "value": In(pane),
+        "en": In(1),
+        "o": Out(window),
+    }
+    return members, pane, window
+
+
+class AdditiveWindow(wiring.Component):
+    """Counts and sums over the last ``panes`` panes, for each of ``keys`` keys in turn.
+
+    Latency: 1 cycle. Throughput: a step per cycle.
+
+    Parameters
+    ----------
+    terms : PaneTerms
+    own : sequence of Term
+        Counts and sums.
+    panes, keys : int
+
+    Members
+    -------
+    step : In(1)
+        Take a pane and key. Low while ``en`` is.
+    fresh : In(1)
+        The windows were empty before this pane.
+    key : In(range(keys))
+    value : In(struct)
+        The terms of the pane.
+    en : In(1)
+        Not used, as nothing here moves without a step.
+    o : Out(struct)
+        The terms of the window that ends with it.
+    """
+
+    LATENCY = 1
+
+    step: Signal
+    fresh: Signal
+    key: Signal
+    value: Any
+    en: Signal
+    o: Any
+
+    def __init__(self, terms: PaneTerms, own: Sequence[Term], *, panes: int, keys: int = 1) -> None:
+        self.terms = terms
+        self.own = tuple(own)
+        self.panes = panes
+        self.keys = keys
+        members, self.pane_layout, self.window_layout = window_members(terms, own, panes, keys)
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        rows = self.panes * self.keys
+        last_key = self.key == self.keys - 1
+        age, age_here = Signal(range(self.panes + 1)), Signal(range(self.panes + 1))
+        m.d.comb += age_here.eq(Mux(self.fresh, 0, age))
+        full = age_here == self.panes
+        with m.If(self.step & last_key):
+            m.d.sync += age.eq(Mux(full, self.panes, age_here + 1))
+
+        leaving = Signal(self.pane_layout)
+        if rows == 1:
+            with m.If(self.step):
+                m.d.sync += leaving.eq(self.value)
+        else:
+            ring: Memory = Memory(shape=self.pane_layout, depth=rows, init=[])
+            m.submodules.ring = ring
+            write, read = ring.write_port(), ring.read_port()
+            position, after = Signal(range(rows)), Signal(range(rows))
+            m.d.comb += [
+                after.eq(Mux(position == rows - 1, 0, position + 1)),
+                write.addr.eq(position),
+                write.data.eq(self.value),
+                write.en.eq(self.step),
+                read.addr.eq(after),
+                read.en.eq(self.step),
+                leaving.eq(read.data),
+            ]
+            with m.If(self.step):
+                m.d.sync += position.eq(after)
+
+        for k, term in enumerate(self.own):
+            name = f"term_{k}"
+            total = KeyedRegister(
+                m, window_shape(term, self.terms.rows, self.panes), keys=self.keys,
+                name=f"total_{k}",
+            )  # fmt: skip
+            before, change = Mux(self.fresh, 0, total.value), Mux(full, leaving[name], 0)
+            new = Signal.like(self.o[name], name=f"new_{k}")
+            m.d.comb += new.eq(before + self.value[name] - change)
+            total.write(new, self.step, self.key)
+            with m.If(self.step):
+                m.d.sync += self.o[name].eq(new)
+        return m
