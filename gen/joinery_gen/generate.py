@@ -12,9 +12,10 @@ import joinery
 from joinery.axi import Identity, Shell
 from joinery.units import UnitLibrary
 
+from .core_file import core_files
 from .engines import Plan
 
-__all__ = ["LINT_WAIVERS", "generate", "shell_of"]
+__all__ = ["LINT_WAIVERS", "generate", "shell_of", "to_verilog"]
 
 LINT_WAIVERS = {
     "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
@@ -29,14 +30,18 @@ LINT_WAIVERS = {
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     """Write the design into ``directory`` and return what ``top.json`` says.
 
+    Beside ``top.v`` and ``top.json`` it gets a core file of FuseSoC and a short bench for it.
+
     The same plan gives the same bytes.
     """
     shell = shell_of(plan)
-    text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(shell))
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "top.v", text)
     _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    for name, content in core_files(top).items():
+        _write(directory / name, content)
     return top
 
 
@@ -76,7 +81,7 @@ def _header(plan: Plan) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _to_verilog(rtlil: str) -> str:
+def to_verilog(rtlil: str) -> str:
     """Have Yosys write Verilog-2005 without the wires that only rename others."""
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
     yosys = verilog.find_yosys(lambda version: version >= (0, 40))

