@@ -10,12 +10,21 @@ from amaranth.back import verilog
 
 import joinery
 from joinery.axi import Identity, Shell
+from joinery.link import BoardTop, LinkShape
 from joinery.units import UnitLibrary
 
 from .core_file import core_files
 from .engines import Plan
+from .query import JoineryError
 
-__all__ = ["LINT_WAIVERS", "generate", "shell_of", "to_verilog"]
+__all__ = [
+    "LINT_WAIVERS",
+    "describe",
+    "generate",
+    "generate_board",
+    "shell_of",
+    "to_verilog",
+]
 
 LINT_WAIVERS = {
     "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
@@ -43,6 +52,32 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     for name, content in core_files(top).items():
         _write(directory / name, content)
     return top
+
+
+def generate_board(
+    plan: Plan, directory: Path, *, cycles_per_bit: int, shape: LinkShape | None = None
+) -> dict[str, Any]:
+    """Write the design behind a UART, as ``board.v``, and ``top.json`` with an entry ``link``.
+
+    ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
+    """
+    shell = shell_of(plan)
+    try:
+        board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
+    except ValueError as error:
+        raise JoineryError(f"{plan.query.name} has no board: {error}") from None
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(board, "board"))
+    link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
+    top = {**_describe(plan, shell), "link": link}
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "board.v", text)
+    _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    return top
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return what ``top.json`` says, without writing anything."""
+    return _describe(plan, shell_of(plan))
 
 
 def shell_of(plan: Plan) -> Shell:
