@@ -69,12 +69,13 @@ WRONG_INPUT = {
     ),
     "unknown engine": (
         ["gen", "small.cql", "-o", "new", "--engine", "handshak"],
-        "There is no engine 'handshak'; these exist: handshake, nested_loop. "
+        "There is no engine 'handshak'; these exist: handshake, nested_loop, "
+        "panes, wid, glacier. "
         "Did you mean handshake?",
     ),
     "future engine": (
-        ["plan", "average.cql"],
-        "engine panes does not exist yet; these do: handshake, nested_loop",
+        ["plan", "average.cql", "--engine", "mlq"],
+        "engine mlq does not exist yet; these do: handshake, nested_loop, panes, wid, glacier",
     ),
     "engine for another window": (
         ["plan", "average.cql", "--engine", "handshake"],

@@ -12,6 +12,7 @@ from joinery_gen.engines import plan
 from joinery_gen.generate import LINT_WAIVERS, generate
 from joinery_gen.query import JoineryError
 from joinery_tb import toolchain
+from joinery_tb.aggregate_cases import sliding_query
 from joinery_tb.cases import JoinCase, join_query, random_arrivals
 from joinery_tb.replay import simulate
 
@@ -61,6 +62,11 @@ LINTED = {
     "registers": (PLAIN, "handshake", {"cores": 13}),
     "broadcast": (PLAIN, "handshake", {"cores": 3, "flow": "broadcast", "merge": "fsm_tree"}),
     "ring": (PLAIN, "handshake", {"cores": 6, "comparators": 2, "merge": "ring", "lanes": 4}),
+    "panes": (
+        sliding_query((12, 4), (9, 2), slack=7, where="k <> 3 AND x > 0.5"),
+        "panes",
+        {"sum_rows": 1000},
+    ),
     "memory": (COMPUTED, "handshake", {"cores": 5, "storage": "memory", "policy": "shed"}),
 }
 
@@ -105,11 +111,14 @@ def test_icarus_has_nothing_to_say(linted: dict[str, Path], name: str, standard:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+ENGINES = "handshake, nested_loop, panes, wid, glacier"
+
+
 @pytest.mark.parametrize(
     ("engine", "settings", "message"),
     [
-        ("fjoin", {}, r"engine fjoin does not exist yet; these do: handshake, nested_loop"),
-        ("handshak", {}, r"There is no engine 'handshak'; these exist: handshake, nested_loop\. "
+        ("fjoin", {}, rf"engine fjoin does not exist yet; these do: {ENGINES}"),
+        ("handshak", {}, rf"There is no engine 'handshak'; these exist: {ENGINES}\. "
                          r"Did you mean handshake\?"),
         ("handshake", {"core": 4}, r"engine handshake has no parameter 'core'; it has cores, "
                                    r"\w+(, \w+)*"),

@@ -270,6 +270,7 @@ def test_several_selects_share_their_stream():
     first, second = query.parts
     assert [part.name for part in query.parts] == ["both_1", "both_2"]
     assert first.body == query.body
+    assert [part.body.source.window.pane for part in query.parts] == [1, 1]  # 3 and 5 by themselves
     assert (second.body,) == query.more
     assert [part.body.source.window.range for part in query.parts] == [9, 20]
     assert {(part.text, part.hash, part.sources[0].alias) for part in query.parts} == {

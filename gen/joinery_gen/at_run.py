@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .query import AggregateQuery, JoineryError, Query, SlidingWindow
+from .query import AggregateQuery, JoineryError, Query, SlidingWindow, share_panes
 
 __all__ = ["change"]
 
@@ -39,6 +39,8 @@ def change(
         _changed(body, values, f"_{number}" if query.more else "")
         for number, body in enumerate([query.body, *query.more])
     ]
+    if query.more:
+        bodies = list(share_panes(bodies))
     return replace(query, body=bodies[0], more=tuple(bodies[1:])), [*writes, ("apply", 1)]
 
 

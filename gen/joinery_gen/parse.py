@@ -2,7 +2,8 @@
 
 A query file declares its streams and has a SELECT over one or two of them, each with a window in
 brackets. It may have several SELECTs, if they are aggregates over time windows of the same stream
-that agree in WATTR, SLACK and GROUP BY; then one design serves all of them::
+that agree in WATTR, SLACK and GROUP BY; then one design serves all of them, and they share panes,
+as long as the greatest common divisor of all RANGEs and SLIDEs::
 
     file      = stream ";" {stream ";"} select {";" select} [";"] ;
     stream    = "CREATE" "STREAM" name "(" name type {"," name type} ")" ;
@@ -50,7 +51,16 @@ from .parse_join import JoinBuilder
 from .parse_sql import Sql
 from .parse_stream import read_stream
 from .parse_text import QueryText, Reader, Token, did_you_mean
-from .query import AggregateQuery, JoineryError, JoinQuery, Query, SlidingWindow, Source, Stream
+from .query import (
+    AggregateQuery,
+    JoineryError,
+    JoinQuery,
+    Query,
+    SlidingWindow,
+    Source,
+    Stream,
+    share_panes,
+)
 
 __all__ = ["parse", "parse_file"]
 
@@ -84,13 +94,14 @@ def _parse(source: QueryText, name: str) -> Query:
             raise source.error(f"Stream {stream.name} is declared twice", tokens[2].start)
         streams.append(stream)
     first, *others = (_Select(source, tokens, streams).body() for tokens in selects)
-    more: list[AggregateQuery] = []
-    for tokens, body in zip(selects[1:], others, strict=True):
-        problem = _apart(first, body)
-        if problem or not isinstance(body, AggregateQuery):
+    if not others:
+        return Query(name, source.text, tuple(streams), first)
+    for tokens, other in zip(selects[1:], others, strict=True):
+        if problem := _apart(first, other):
             raise source.error(f"A query file may have several SELECTs {problem}", tokens[0].start)
-        more.append(body)
-    return Query(name, source.text, tuple(streams), first, tuple(more))
+    aggregates = [body for body in (first, *others) if isinstance(body, AggregateQuery)]
+    body, *more = share_panes(aggregates)
+    return Query(name, source.text, tuple(streams), body, tuple(more))
 
 
 def _apart(first: JoinQuery | AggregateQuery, other: JoinQuery | AggregateQuery) -> str:

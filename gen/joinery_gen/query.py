@@ -4,6 +4,7 @@ Times (``range``, ``slide``, ``slack``) are whole numbers in the unit of the WAT
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
@@ -48,17 +49,20 @@ class TimeWindow:
 class SlidingWindow:
     """``[RANGE range SLIDE slide WATTR wattr SLACK slack]`` of an aggregate.
 
-    With ``PARTITION BY`` the same windows are kept per key; then the key is the grouping.
+    With ``PARTITION BY`` the same windows are kept per key; then the key is the grouping. A tuple
+    is late once its pane has closed. The windows of a file with several SELECTs ``share`` panes,
+    whose length divides all of their ranges and slides.
     """
 
     range: int
     slide: int
     wattr: str
     slack: int = 0
+    share: int = 0
 
     @property
     def pane(self) -> int:
-        return gcd(self.range, self.slide)
+        return gcd(self.range, self.slide, self.share)
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,18 @@ class AggregateQuery:
     @property
     def schema(self) -> Schema:
         return Schema(tuple(Field(output.name, output.type) for output in self.outputs))
+
+
+def share_panes(bodies: Sequence[AggregateQuery]) -> tuple[AggregateQuery, ...]:
+    """Return aggregates over one stream with the panes that their sliding windows share."""
+    windows = [body.source.window for body in bodies]
+    sliding = [window for window in windows if isinstance(window, SlidingWindow)]
+    assert len(sliding) == len(bodies)
+    pane = gcd(*(window.range for window in sliding), *(window.slide for window in sliding))
+    return tuple(
+        replace(body, source=replace(body.source, window=replace(window, share=pane)))
+        for body, window in zip(bodies, sliding, strict=True)
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ What must come of an input is found by the definition, tuple by tuple.
 """
 
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from joinery_gen.query import (
 )
 from joinery_gen.tables import from_raw, raw_columns
 
-__all__ = ["AggregateCase", "sliding_query"]
+__all__ = ["AggregateCase", "random_tuples", "sliding_query"]
 
 
 def sliding_query(
@@ -140,3 +141,26 @@ class AggregateCase:
         manifest = {"query": self.query.hash, "arrivals": len(marks), "sources": {}}
         (folder / "manifest.json").write_text(json.dumps(manifest))
         return folder
+
+
+def random_tuples(
+    count: int, *, seed: int = 1, step: int = 2, disorder: int = 0, start: int = -50
+) -> list[dict[str, int]]:
+    """Return tuples of ``sliding_query``, whose times advance by up to ``step`` each.
+
+    They come up to ``disorder`` too late, one in forty comes after a leap, which now and then is
+    one of centuries, and one in ten is a punctuation.
+    """
+    draw = random.Random(seed)
+    time, found = start, []
+    for _ in range(count):
+        time += draw.randint(0, step)
+        if draw.random() < 0.025:
+            time += draw.choice([step * 40, step * 400, 10**10])
+        shown = time - draw.randint(0, disorder)
+        if draw.random() < 0.1:
+            found.append({"t": shown, PUNCTUATION: 1})
+        else:
+            x = draw.choice([-999_999, 999_999, 0, 50, draw.randint(-999, 999)])
+            found.append({"t": shown, "k": draw.randint(-8, 7), "x": x})
+    return found

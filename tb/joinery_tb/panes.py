@@ -76,7 +76,9 @@ def _aggregate(function: str, values: Sequence[int]) -> Any:
             return len(values)
         case "avg":
             return sum(values), len(values)
-    return {"sum": sum, "min": min, "max": max}[function](values)
+    if function == "sum":
+        return sum(values)
+    return min(values) if function == "min" else max(values)
 
 
 def items_to_transfers(

@@ -17,12 +17,13 @@ __all__ = ["ENGINES", "Engine", "Form", "Parameter", "Plan", "form_of", "join_pa
 
 ENGINES: dict[str, Engine] = {**joins.ENGINES, **aggregates.ENGINES}
 
-PLANNED = ("fjoin", "wid", "glacier", "mlq")
+PLANNED = ("fjoin", "mlq")
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",
     Form.TIME_JOIN: "fjoin",
     Form.SLIDING: "panes",
+    Form.SLIDING_GROUPED: "panes",
     Form.SLIDING_KEYED: "mlq",
     Form.ROWS_KEYED: "mlq",
 }

@@ -8,6 +8,7 @@ from typing import Any
 from joinery.aggregate import Aggregate, AggregateEngine, PaneQuery, PaneStream
 from joinery.axi import AggregateShell, Identity, Report, ReportColumn
 from joinery.expr import columns_of
+from joinery.open_windows import GlacierAggregation, WIDAggregation
 from joinery.panes import PaneAggregation
 
 from ..query import (
@@ -95,15 +96,37 @@ def _builder(engine: Callable[..., AggregateEngine]) -> Callable[[Plan], Aggrega
     return build
 
 
-COMMON = {
-    "lanes": Parameter("number", 1, "tuples per cycle: 1, 2, 4 or 8"),
-    "sum_rows": Parameter("number", None, "the most rows of a window; sums are as wide as needed"),
-}
+SUM_ROWS = Parameter("number", None, "the most rows of a window; sums are as wide as needed")
+KEYED = (Form.SLIDING_GROUPED, Form.SLIDING_KEYED)
 PANES = {
-    **COMMON,
+    "lanes": Parameter("number", 1, "tuples per cycle: 1, 2, 4 or 8"),
+    "wlq": Parameter("word", "parallel", "parallel takes a pane per cycle; or sequential"),
     "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
+    "gaps": Parameter("number", None, "leaps of time that may wait"),
+    "keys": Parameter("number", 64, "the most keys; a pane takes as many cycles", KEYED),
+    "sum_rows": SUM_ROWS,
 }
-ADVICE = {0: "raise sum_rows with --set"}
+ADVICE = {
+    AggregateEngine.ROWS: "raise sum_rows with --set",
+    AggregateEngine.KEYS: "raise keys with --set",
+    AggregateEngine.ORDER: "take an engine other than glacier",
+}
 ENGINES = {
-    "panes": Engine((Form.SLIDING,), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE),
+    "panes": Engine(
+        (Form.SLIDING, *KEYED), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE
+    ),
+    "wid": Engine(
+        (Form.SLIDING,),
+        _builder(WIDAggregation),
+        aggregate_shell,
+        {"sum_rows": SUM_ROWS},
+        ADVICE,
+    ),
+    "glacier": Engine(
+        (Form.SLIDING,),
+        _builder(GlacierAggregation),
+        aggregate_shell,
+        {"sum_rows": SUM_ROWS},
+        ADVICE,
+    ),
 }

@@ -28,12 +28,12 @@ class Form(Enum):
     ROW_JOIN = "a join over row windows"
     TIME_JOIN = "a join over time windows"
     SLIDING = "an aggregate over time windows"
+    SLIDING_GROUPED = "an aggregate over time windows with GROUP BY"
     SLIDING_KEYED = "an aggregate over time windows with PARTITION BY"
     ROWS_KEYED = "an aggregate over row windows with PARTITION BY"
 
 
 JOINS = (Form.ROW_JOIN, Form.TIME_JOIN)
-AGGREGATES = (Form.SLIDING, Form.SLIDING_KEYED, Form.ROWS_KEYED)
 
 
 def form_of(body: JoinQuery | AggregateQuery) -> Form:
@@ -42,7 +42,9 @@ def form_of(body: JoinQuery | AggregateQuery) -> Form:
         return Form.ROW_JOIN if isinstance(body.left.window, RowWindow) else Form.TIME_JOIN
     if isinstance(body.source.window, KeyedRowWindow):
         return Form.ROWS_KEYED
-    return Form.SLIDING_KEYED if body.partitioned else Form.SLIDING
+    if body.partitioned:
+        return Form.SLIDING_KEYED
+    return Form.SLIDING_GROUPED if body.group_by else Form.SLIDING
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,19 @@ takes a closed pane per cycle; the windows turn panes into rows.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, ResetSignal, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..aggregate import AggregateEngine, PaneQuery, PaneStream
 from ..stream import Queue
 from .extreme import ExtremeWindow
 from .front import PaneFront
+from .keys import KeyTable
 from .number import chunk_products
 from .pipe import delayed
+from .places import PanePlaces
 from .plan import TAG_BITS, PanePlan, slots_for
+from .sequential import SequentialWindow
 from .store import PaneStore
 from .terms import PaneTerms, Term
 from .walker import PaneWalker, step_layout
@@ -44,6 +47,12 @@ class PaneAggregation(AggregateEngine):
         enough for a backlog of 512.
     gaps : int
         Leaps of time that may wait at a time.
+    keys : int
+        Most keys of GROUP BY in a stream. A pane takes as many cycles as there may be keys, rounded
+        up to a power of two. Tuples of more keys are dropped, and an error is raised for each.
+    wlq : str
+        ``parallel`` takes a pane per cycle; ``sequential`` is the paper's, which walks over all
+        panes of each window.
     """
 
     def __init__(
@@ -55,36 +64,52 @@ class PaneAggregation(AggregateEngine):
         sum_rows: int = 1 << 32,
         slots: int | None = None,
         gaps: int = 64,
+        keys: int = 64,
+        wlq: str = "parallel",
         tag_bits: int = TAG_BITS,
     ) -> None:
         super().__init__(pane_stream, queries, lanes=lanes, sum_rows=sum_rows)
-        self.slots = slots_for(pane_stream, queries, lanes) if slots is None else slots
-        self.gaps = gaps
+        if pane_stream.keys and lanes != 1:
+            raise ValueError(f"GROUP BY takes one tuple per transfer, not {lanes!r}; use one lane")
+        if not isinstance(keys, int) or keys < 1:
+            raise ValueError(f"The most keys must be a positive integer, not {keys!r}")
+        if not isinstance(gaps, int) or gaps < 2:
+            raise ValueError(f"Gaps must be an integer from 2 on, not {gaps!r}")
+        if wlq not in ("parallel", "sequential"):
+            raise ValueError(f"WLQ must be parallel or sequential, not {wlq!r}")
+        self.slots = slots_for(pane_stream, self.pane, lanes) if slots is None else slots
         self.plan = PanePlan(pane_stream, self.queries, self.slots, lanes, tag_bits)
+        self.gaps = gaps
+        self.wlq = wlq
+        self.most_keys = keys
+        self.keys = 1 << max(1, (keys - 1).bit_length()) if pane_stream.keys else 1
         self.terms = PaneTerms(self.queries, sum_rows)
-        self.keys = 1
         self.front = PaneFront(pane_stream, self.plan, self.terms, lanes=lanes)
+        self.front._MustUse__used = True  # type: ignore[attr-defined] # may only be asked
 
     @property
     def window_latency(self) -> int:
         """Cycles from a pane to its row."""
+        if self.wlq == "sequential":
+            return SequentialWindow.LATENCY
         kinds = {term.kind for term in self.terms.all}
         return ExtremeWindow.LATENCY if kinds & {"min", "max"} else AdditiveWindow.LATENCY
 
     @property
     def close_delay(self) -> int:
         """Cycles by which panes are closed later than the tuples before are on their way."""
-        return int(self.lanes > 1)
+        return int(self.lanes > 1) + (KeyTable.LATENCY if self.pane_stream.keys else 0)
 
     @property
     def predicted(self) -> dict[str, Any]:
-        latency = self.front.latency + self.close_delay + 2 + self.window_latency
+        walk = self.plan.most_panes + 1 if self.wlq == "sequential" else 0
+        latency = walk + self.front.latency + 1 + self.close_delay + 2 + self.window_latency
         walked = self.slots + self.plan.most_panes * self.keys
         return {
             "cycles": {
                 "latency": latency,
                 "per_transfer": 1,
-                "drain": latency + walked + 4,
+                "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
             },
             "resources": {
@@ -96,25 +121,28 @@ class PaneAggregation(AggregateEngine):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.front = front = self.front
+        m.submodules.places = places = PanePlaces(self.plan)
         m.submodules.walker = walker = PaneWalker(self.plan, keys=self.keys)
         m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.gaps, style="distributed")
-        wiring.connect(m, front.gap, gaps.i)
+        wiring.connect(m, places.gap, gaps.i)
         wiring.connect(m, gaps.o, walker.gap)
 
         # A tuple waits while the row of its pane still belongs to another one.
         near = self.plan.near
         waits = Cat(
             put & ((place - walker.place)[:near] >= self.slots)
-            for put, place in zip(front.put, front.place, strict=True)
+            for put, place in zip(places.put, places.places, strict=True)
         ).any()
         room = Signal()
-        closed = delayed(m, front.closed, self.close_delay, 1, "closed")
+        closed = self._closed(m, places, room)
         ending = Signal()
         m.d.comb += [
             room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
             front.en.eq(room),
+            places.en.eq(room),
+            places.i.eq(front.o),
             walker.closed.eq(closed),
-            walker.restart.eq(front.restart),
+            walker.restart.eq(places.restart),
             front.i.payload.eq(self.i.payload),
             front.i.valid.eq(self.i.valid & ~ending),
             self.i.ready.eq(front.i.ready & ~ending),
@@ -126,35 +154,73 @@ class PaneAggregation(AggregateEngine):
         with m.If(self.o.valid & self.o.ready & self.o.payload.end):
             m.d.sync += ending.eq(0)
 
+        self._busy: list[Signal] = []
         go, united = Signal(), Signal(step_layout(self.plan, self.keys))
-        value = self._unite(m, self._store(m, front, walker, room, go), walker, go, united)
+        stores = self._store(m, walker, go)
+        if self.pane_stream.keys:
+            self._put_by_key(m, front, places, stores[0], room)
+        else:
+            for k, store in enumerate(stores):
+                m.d.comb += [
+                    store.put.eq(places.put[k] & room),
+                    store.address.eq(places.places[k][: self.plan.slot_bits]),
+                    store.tag.eq(places.places[k][self.plan.slot_bits :]),
+                    store.passes.eq(front.passes[k]),
+                    store.arguments.eq(front.arguments[k]),
+                ]
+        value = self._unite(m, stores, walker, go, united)
         with m.If(go):
             m.d.sync += united.eq(walker.step)
         self._connect_windows(m, value, united, go, self._end_time(m, walker, go))
-        m.d.comb += [walker.go.eq(go), go.eq(~self.o.valid | self.o.ready)]
+        busy = Cat(self._busy).any()
+        m.d.comb += [walker.go.eq(go), go.eq(~busy & (~self.o.valid | self.o.ready))]
         return m
 
-    def _store(
-        self, m: Module, front: PaneFront, walker: PaneWalker, room: Signal, go: Signal
-    ) -> list[PaneStore]:
+    def _closed(self, m: Module, places: PanePlaces, room: Signal) -> Value:
+        """The panes that are closed, once the tuples that came before are in the store."""
+        closed: Value = places.closed
+        for k in range(self.close_delay):
+            held = Signal(self.plan.place, init=self.slots, reset_less=True, name=f"closed_{k}")
+            with m.If(ResetSignal()):
+                m.d.sync += held.eq(places.restart)
+            with m.Elif(room if k == 0 and self.lanes > 1 else 1):
+                m.d.sync += held.eq(closed)
+            closed = held
+        return closed
+
+    def _store(self, m: Module, walker: PaneWalker, go: Signal) -> list[PaneStore]:
         """The pane memory of each lane."""
-        slot_bits = self.plan.slot_bits
         stores = []
         for k in range(self.lanes):
             store = PaneStore(self.terms, rows=self.slots * self.keys, tag_bits=self.plan.tag_bits)
             m.submodules[f"store_{k}"] = store
             stores.append(store)
             m.d.comb += [
-                store.put.eq(front.put[k] & room),
-                store.address.eq(front.place[k][:slot_bits]),
-                store.tag.eq(front.place[k][slot_bits:]),
-                store.passes.eq(front.passes[k]),
-                store.arguments.eq(front.arguments[k]),
                 store.read.eq(go),
                 store.read_address.eq(walker.address),
                 store.read_tag.eq(walker.step.tag),
             ]
         return stores
+
+    def _put_by_key(
+        self, m: Module, front: PaneFront, places: PanePlaces, store: PaneStore, room: Signal
+    ) -> None:
+        """Find the key's number first, and then put the tuple."""
+        table = KeyTable(self.pane_stream.key, keys=self.most_keys, places=self.keys)
+        m.submodules.keys = self._table = table
+        place = delayed(m, places.places[0], table.LATENCY, 1, "place")
+        arguments = delayed(m, front.arguments[0], table.LATENCY, 1, "arguments")
+        m.d.comb += [
+            table.put.eq(places.put[0] & room),
+            table.key.eq(front.keys[0]),
+            table.clear.eq(self.o.valid & self.o.ready & self.o.payload.end),
+            self.errors[self.KEYS].eq(table.full),
+            store.put.eq(table.found),
+            store.address.eq(Cat(table.number, place[: self.plan.slot_bits])),
+            store.tag.eq(place[self.plan.slot_bits :]),
+            store.passes.eq(delayed(m, front.passes[0], table.LATENCY, 1, "passes")),
+            Value.cast(store.arguments).eq(arguments),
+        ]
 
     def _unite(
         self, m: Module, stores: list[PaneStore], walker: PaneWalker, go: Signal, united: Any
@@ -194,6 +260,10 @@ class PaneAggregation(AggregateEngine):
             name: delayed(m, united[name], self.window_latency, go, f"{name}_done")
             for name in ("valid", "end", "ends")
         }
+        if self.pane_stream.keys:
+            m.d.comb += self._table.read.eq(
+                delayed(m, united.key, self.window_latency, go, "key_done")
+            )
         rows, too_many = [], []
         for k, query in enumerate(self.queries):
             results = self._window(m, k, query, value, united, go)
@@ -204,6 +274,8 @@ class PaneAggregation(AggregateEngine):
             rows.append(ends & (count != 0) & fits)
             too_many.append(ends & ~fits)
             m.d.comb += [out.rows[k].valid.eq(rows[-1]), row.end_time.eq(end_time)]
+            if self.pane_stream.keys:
+                m.d.comb += row.key.eq(self._table.value)
             for each in query.aggregates:
                 if each.function == "avg":
                     total = results[Term(query.where, "sum", each.argument)]
@@ -215,7 +287,7 @@ class PaneAggregation(AggregateEngine):
                     m.d.comb += row.value[each.name].eq(found)
         m.d.comb += [
             out.end.eq(step["end"]),
-            self.o.valid.eq(step["end"] | Cat(rows).any()),
+            self.o.valid.eq((step["end"] | Cat(rows).any()) & ~Cat(self._busy).any()),
             self.errors[self.ROWS].eq(go & Cat(too_many).any()),
         ]
 
@@ -226,26 +298,32 @@ class PaneAggregation(AggregateEngine):
         panes = self.plan.windows[number].panes
         own = self.terms.of(query)
         added = [term for term in own if term.kind in ("count", "sum")]
-        units: list[tuple[Any, list[Term]]] = [
-            (AdditiveWindow(self.terms, added, panes=panes, keys=self.keys), added)
-        ]
+        units: list[tuple[Any, list[Term]]] = []
+        if self.wlq == "parallel":
+            unit = AdditiveWindow(self.terms, added, panes=panes, keys=self.keys)
+            units.append((unit, added))
+        if self.wlq == "sequential":
+            walks = SequentialWindow(self.terms, own, panes=panes, keys=self.keys)
+            m.d.comb += walks.ends.eq(united.ends[number])
+            self._busy.append(walks.busy)
+            units, added = [(walks, own)], own
         for term in own:
             if term not in added:
-                unit = ExtremeWindow(self.terms, term, panes=panes, keys=self.keys)
-                units.append((unit, [term]))
+                extreme = ExtremeWindow(self.terms, term, panes=panes, keys=self.keys)
+                units.append((extreme, [term]))
         found = {}
-        for n, (unit, terms) in enumerate(units):
-            m.submodules[f"window_{number}_{n}"] = unit
+        for n, (each, terms) in enumerate(units):
+            m.submodules[f"window_{number}_{n}"] = each
             m.d.comb += [
-                unit.step.eq(united.valid & go),
-                unit.fresh.eq(united.fresh),
-                unit.key.eq(united.key),
-                unit.en.eq(go),
+                each.step.eq(united.valid & go),
+                each.fresh.eq(united.fresh),
+                each.key.eq(united.key),
+                each.en.eq(go),
             ]
             for k, term in enumerate(terms):
-                m.d.comb += unit.value[f"term_{k}"].eq(value[self.terms.all.index(term)])
+                m.d.comb += each.value[f"term_{k}"].eq(value[self.terms.all.index(term)])
                 found[term] = delayed(
-                    m, unit.o[f"term_{k}"], self.window_latency - unit.LATENCY, go,
+                    m, each.o[f"term_{k}"], self.window_latency - each.LATENCY, go,
                     f"window_{number}_{n}_term_{k}",
                 )  # fmt: skip
         return found

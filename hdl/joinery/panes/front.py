@@ -1,15 +1,8 @@
-"""From tuples to panes: which pane a tuple is in, whether it is late, and which panes are closed.
-
-Panes are numbered since the epoch. The rows of the pane memory are given out in turn, by *place*:
-a pane's place is its number minus an offset, which grows wherever time leaps over panes that no
-tuple can come to any more; the leap is told to the walker as a gap in front of a place. So a gap
-of any length takes no rows, and no more panes are ever open than SLACK spans. There is one gap at
-most in front of a place: the pane after a gap has its place, even if no tuple comes to it.
-"""
+"""From tuples to panes: which pane a tuple is in, whether it passes, and whether it is late."""
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,43 +14,56 @@ from .plan import PanePlan
 from .store import argument_layout
 from .terms import PaneTerms
 
-__all__ = ["PaneFront"]
+__all__ = ["PaneFront", "event_layout", "larger"]
+
+
+def event_layout(plan: PanePlan) -> data.StructLayout:
+    """What a transfer, or a part of it, does.
+
+    ``moved``: it carries a time. ``kept``: lanes with a tuple that counts, in ``panes``. ``bound``:
+    panes before are closed after it; ``first``: and after its first tuple alone, with ``phases``
+    those of this pane, if it is more than before. ``reach``: the pane after all that were named.
+    """
+    number = plan.number
+    return data.StructLayout(
+        {
+            "end": 1,
+            "moved": 1,
+            "kept": plan.lanes,
+            "panes": data.ArrayLayout(number, plan.lanes),
+            "first": number,
+            "bound": number,
+            "reach": number,
+            "phases": plan.phases,
+        }
+    )
 
 
 class PaneFront(wiring.Component):
-    """Give every tuple in time its pane's place, and tell what is closed.
+    """Number the panes of tuples, filter them, drop the late ones and move the watermark.
 
-    Latency: ``self.latency`` cycles from ``i`` to ``put`` and ``closed``. Throughput: one transfer
-    per cycle while ``en`` is high. With several lanes, one cycle more where time leaps by more than
-    ``plan.leap`` panes inside a transfer.
+    Latency: ``self.latency`` cycles from ``i`` to ``o``. Throughput: one transfer per cycle while
+    ``en`` is high; with ``en`` low everything holds. With several lanes, one cycle more where time
+    leaps by more than ``plan.leap`` panes inside a transfer: then ``o`` is a part of it.
 
     Members
     -------
     i : In(stream)
-    put : Out(lanes)
-        Lanes with a tuple that counts; they stand until ``en``.
-    place : Out(ArrayLayout(place, lanes))
-    passes, arguments : Out
-        As `PaneStore` takes them, one cycle after ``put``.
-    closed : Out(place)
-        Panes at places below are closed.
-    gap : Out(stream.Signature(plan.gap))
-    restart : Out(place)
-        Where places begin after a reset.
     en : In(1)
-    late : Out
+    o : Out(event)
+    passes : Out(ArrayLayout(len(terms.wheres), lanes)), arguments, keys : Out
+        Which conditions hold, the values of the arguments, and the keys: ``keys`` 1 cycle after
+        ``o``, the others 2 cycles after.
+    late : Out(ArrayLayout)
+        Late tuples of each query, in this cycle.
     """
 
     i: stream.Interface
-    put: Signal
-    place: Any
+    en: Signal
+    o: Any
     passes: Any
     arguments: Any
     keys: Any
-    closed: Signal
-    restart: Signal
-    gap: stream.Interface
-    en: Signal
     late: Any
 
     def __init__(
@@ -78,19 +84,15 @@ class PaneFront(wiring.Component):
         decided = 2 + self.group_stages
         later = 3 if lanes == 1 else 0
         self.wait = max(0, self.filter_stages - decided, self.argument_stages - decided - later)
-        self.latency = self.wait + decided + 2
+        self.latency = self.wait + decided + 1
         super().__init__(
             {
                 "i": In(stream.Signature(source.transfer(lanes))),
-                "put": Out(lanes),
-                "place": Out(data.ArrayLayout(plan.place, lanes)),
+                "en": In(1),
+                "o": Out(event_layout(plan)),
                 "passes": Out(data.ArrayLayout(len(terms.wheres), lanes)),
                 "arguments": Out(data.ArrayLayout(argument_layout(terms), lanes)),
                 "keys": Out(data.ArrayLayout(source.key, lanes)),
-                "closed": Out(plan.place),
-                "restart": Out(plan.place),
-                "gap": Out(stream.Signature(plan.gap)),
-                "en": In(1),
                 "late": Out(data.ArrayLayout(Shape.cast(range(lanes + 1)), len(plan.queries))),
             }
         )
@@ -105,16 +107,16 @@ class PaneFront(wiring.Component):
         for k, lane in enumerate(self.i.payload.lanes):
             live = entered & lane.valid & ~self.i.payload.end
             found = self._number(m, k, lane)
-            found["live"] = self._at_decision(m, live, f"live_{k}")
+            found["live"] = delayed(m, live, self.wait + 2, self._early, f"live_{k}")
             found["passes"] = self._evaluate_lane(m, k, lane, live & ~lane.punctuation)
             lanes.append(found)
         end = self._at_decision(m, entered & self.i.payload.end, "end")
-        self._give_places(m, self._decide(m, self._group(m, lanes, end)))
+        self._decide(m, self._group(m, lanes, end))
         return m
 
     def _at_decision(self, m: Module, value: Any, name: str, since: int = 0) -> Value:
         """``value``, as it is when the tuple is found late or not."""
-        return delayed(m, value, self.latency - 2 - since, self._early, name)
+        return delayed(m, value, self.latency - 1 - since, self._early, name)
 
     def _number(self, m: Module, lane: int, carrier: Any) -> dict[str, Any]:
         """The number of the tuple's pane, and of the first pane not closed by its time."""
@@ -122,7 +124,7 @@ class PaneFront(wiring.Component):
         time = delayed(m, carrier.tuple[self.source.time], self.wait, self._early, f"time_{lane}")
         column = self.source.schema[self.source.time]
 
-        def divide(divisor: int, offsets: tuple[int, ...], name: str) -> Divider:
+        def divide(divisor: int, offsets: tuple[int, ...], name: str) -> Any:
             unit = Divider(column.shape, column.low, column.high, divisor=divisor, offsets=offsets)
             m.submodules[f"{name}_{lane}"] = unit
             m.d.comb += [unit.en.eq(self._early), unit.i.eq(time)]
@@ -133,7 +135,7 @@ class PaneFront(wiring.Component):
                  "bound": Signal(plan.number, name=f"bound_{lane}")}  # fmt: skip
         m.d.comb += [found["pane"].eq(pane.o_0), found["bound"].eq(pane.o_1)]
         for window in plan.windows:
-            if window.step > 1 and window.slide not in found:
+            if window.step > 1 and f"part_{window.slide}" not in found:
                 unit = divide(window.slide, (-self.source.slack,), f"slide_{window.slide}")
                 part = Signal(range(window.step), name=f"part_{window.slide}_{lane}")
                 product = unit.fraction_0 * window.step
@@ -155,13 +157,13 @@ class PaneFront(wiring.Component):
         for k, expr in enumerate(self.terms.arguments):
             value, since = self._evaluate(m, expr, carrier, f"argument_{k}_{lane}")
             name = f"argument_{k}_{lane}_later"
-            early = max(0, self.latency - 2 - since)
+            early = max(0, self.latency - 1 - since)
             value = delayed(m, value, early, self._early, name)
-            rest = self.latency + 1 - since - early
+            rest = self.latency + 2 - since - early
             value = delayed(m, value, rest, self.en, f"{name}_still")
             m.d.comb += self.arguments[lane][f"argument_{k}"].eq(value)
         if self.source.keys:
-            key = Cat(carrier.tuple[name] for name in self.source.keys)
+            key: Value = Cat(carrier.tuple[name] for name in self.source.keys)
             key = delayed(m, self._at_decision(m, key, f"key_{lane}"), 2, self.en, f"key_{lane}_on")
             m.d.comb += Value.cast(self.keys[lane]).eq(key)
         conditions = []
@@ -177,30 +179,64 @@ class PaneFront(wiring.Component):
     def _group(self, m: Module, lanes: list[dict[str, Any]], end: Value) -> dict[str, Any]:
         """Find the largest bound up to each lane, and split a transfer where time leaps."""
         plan = self.plan
-        highest: list[Value] = []
+        highest: list[Any] = []
         for lane in lanes:
             bound = Mux(lane["live"], lane["bound"], plan.none)
-            highest.append(_larger(highest[-1], bound) if highest else bound)
+            highest.append(larger(highest[-1], bound) if highest else bound)
         if len(lanes) == 1:
             return {"lanes": lanes, "end": end, "highest": highest, "group": lanes[0]["live"],
                     "last": highest[0], "first": lanes[0]}  # fmt: skip
-        raise NotImplementedError
 
-    def _decide(self, m: Module, group: dict[str, Any]) -> dict[str, Any]:
+        def held(value: Any, name: str) -> Value:
+            return delayed(m, value, 1, self._early, name)
+
+        leaps: list[Value] = [Const(0)]
+        for k, lane in enumerate(lanes[1:], start=1):
+            far = lane["bound"] > highest[k - 1] + plan.leap
+            leaps.append(held(lane["live"] & far, f"leaps_{k}"))
+        highest_held = [
+            Signal(plan.number, init=plan.none, name=f"highest_{k}") for k in range(self.lanes)
+        ]
+        with m.If(self._early):
+            m.d.sync += [now.eq(each) for now, each in zip(highest_held, highest, strict=True)]
+        highest = highest_held
+        for k, lane in enumerate(lanes):
+            for name, value in lane.items():
+                if name != "passes":
+                    lane[name] = held(value, f"{name}_{k}")
+
+        # The lanes that are left, from the first on until time leaps.
+        done = Signal(self.lanes)
+        group: list[Value] = []
+        first = dict(lanes[-1])
+        last: Value = highest[-1]
+        stop: Value = Const(0)
+        started: Value = Const(0)
+        for k, lane in enumerate(lanes):
+            left = lane["live"] & ~done[k]
+            stops = stop | (left & started & leaps[k])
+            last = Mux(stops & ~stop, highest[k - 1], last) if k else last
+            group.append(left & ~stops)
+            stop, started = stops, started | left
+        for lane, taken in reversed(list(zip(lanes, group, strict=True))):
+            for name in first:
+                first[name] = Mux(taken, lane[name], first[name])
+        m.d.comb += self._more.eq(stop)
+        with m.If(self.en):
+            m.d.sync += done.eq(Mux(self._more, done | Cat(group), 0))
+        return {"lanes": lanes, "end": end, "highest": highest, "group": Cat(group),
+                "last": last, "first": first}  # fmt: skip
+
+    def _decide(self, m: Module, group: dict[str, Any]) -> None:
         """Drop late tuples, move the watermark."""
         plan = self.plan
-        bound = Signal(plan.number, init=plan.none)
-        found: dict[str, Any] = {
-            "end": Signal(name="ends"), "moved": Signal(), "kept": Signal(self.lanes),
-            "panes": Signal(data.ArrayLayout(plan.number, self.lanes)),
-            "first": Signal(plan.number, name="first_bound"),
-            "bound": Signal(plan.number, name="new_bound"), "reach": Signal(plan.number),
-        }  # fmt: skip
-        new_bound = Signal(plan.number, name="bound_now")
-        m.d.comb += new_bound.eq(_larger(bound, group["last"]))
-        late, kept, reach = [], [], new_bound
+        bound, new_bound = Signal(plan.number, init=plan.none), Signal(plan.number)
+        m.d.comb += new_bound.eq(larger(bound, group["last"]))
+        late: list[Value] = []
+        kept: list[Value] = []
+        reach: Value = new_bound
         for k, lane in enumerate(group["lanes"]):
-            before = bound if k == 0 else _larger(bound, group["highest"][k - 1])
+            before: Value = bound if k == 0 else larger(bound, group["highest"][k - 1])
             is_late, counts = Signal(name=f"is_late_{k}"), Signal(name=f"counts_{k}")
             m.d.comb += [
                 is_late.eq(lane["pane"] < before),
@@ -208,74 +244,28 @@ class PaneFront(wiring.Component):
             ]
             late.append(Mux(is_late & group["group"][k], lane["passes"], 0))
             kept.append(counts)
-            reach = _larger(reach, Mux(counts, lane["pane"] + 1, plan.none))
+            reach = larger(reach, Mux(counts, lane["pane"] + 1, plan.none))
+        for k, query in enumerate(plan.queries):
+            index = self.terms.wheres.index(query.where)
+            m.d.sync += self.late[k].eq(Mux(self.en, sum(each[index] for each in late), 0))
         first = group["first"]
-        for query, where in enumerate(plan.queries):
-            index = self.terms.wheres.index(where.where)
-            m.d.sync += self.late[query].eq(Mux(self.en, sum(each[index] for each in late), 0))
         with m.If(self.en):
             m.d.sync += [
                 bound.eq(Mux(group["end"], plan.none, new_bound)),
-                found["end"].eq(group["end"]),
-                found["moved"].eq(group["group"].any()),
-                found["kept"].eq(Cat(kept)),
-                found["panes"].eq(Cat(lane["pane"] for lane in group["lanes"])),
-                found["first"].eq(_larger(bound, first["bound"])),
-                found["bound"].eq(new_bound),
-                found["reach"].eq(reach),
+                self.o.end.eq(group["end"]),
+                self.o.moved.eq(group["group"].any()),
+                self.o.kept.eq(Cat(kept)),
+                self.o.first.eq(larger(bound, first["bound"])),
+                self.o.bound.eq(new_bound),
+                self.o.reach.eq(reach),
             ]
-            for name in (name for name in first if name.startswith("part_")):
-                found[name] = Signal.like(first[name], name=f"{name}_held")
-                m.d.sync += found[name].eq(first[name])
-        return found
-
-    def _give_places(self, m: Module, moved: dict[str, Any]) -> None:
-        """Find the places of tuples, what is closed, and over how many panes time leapt."""
-        plan = self.plan
-        seen = Signal()
-        top = Signal(plan.number)  # the first pane without a place
-        offset = Signal(plan.place)
-        begin = Signal(plan.place, init=plan.slots, reset_less=True)  # its place, once it has one
-        closed = Signal.like(begin, name="closed_places")
-        jump, new_offset = Signal(), Signal(plan.place)
-        new_top = Signal(plan.number)
-        m.d.comb += [
-            jump.eq(moved["moved"] & (~seen | (moved["first"] > top))),
-            new_offset.eq(Mux(jump, moved["first"] - begin, offset)),
-            new_top.eq(_larger(Mux(jump, moved["first"] + 1, top), moved["reach"])),
-            self.closed.eq(closed),
-            self.restart.eq(begin),
-        ]
-        with m.If(self.gap.ready):
-            m.d.sync += self.gap.valid.eq(0)
-        with m.If(self.en):
-            m.d.sync += [
-                self.put.eq(moved["kept"]),
-                self.gap.valid.eq(jump | moved["end"]),
-                self.gap.payload.end.eq(moved["end"]),
-                self.gap.payload.place.eq(begin),
-                self.gap.payload.number.eq(moved["first"]),
-            ]
-            m.d.sync += [
-                self.place[k].eq(moved["panes"][k] - new_offset) for k in range(self.lanes)
-            ]
-            for query, window in enumerate(plan.windows):
+            m.d.sync += [self.o.panes[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
+            for k, window in enumerate(plan.windows):
                 if window.step > 1:
-                    part = moved[f"part_{window.slide}"] + window.phase(0)
+                    part = first[f"part_{window.slide}"] + window.phase(0)
                     wrapped = Mux(part >= window.step, part - window.step, part)
-                    m.d.sync += self.gap.payload.phases[query].eq(wrapped)
-            with m.If(moved["moved"]):
-                m.d.sync += [seen.eq(1), top.eq(new_top), offset.eq(new_offset)]
-            with m.If(moved["end"]):
-                m.d.sync += seen.eq(0)
-        # What was written before a reset must not be found after it: places go on.
-        with m.If(ResetSignal()):
-            m.d.sync += closed.eq(begin)
-        with m.Elif(self.en & moved["moved"]):
-            m.d.sync += [begin.eq(new_top - new_offset), closed.eq(moved["bound"] - new_offset)]
-        with m.Elif(self.en & moved["end"]):
-            m.d.sync += closed.eq(begin)
+                    m.d.sync += self.o.phases[k].eq(wrapped)
 
 
-def _larger(left: Value, right: Value) -> Value:
+def larger(left: Value, right: Value) -> Value:
     return Mux(left > right, left, right)

@@ -1,6 +1,5 @@
 """The numbers that a build of the panes engine rests on, and the layouts that follow from them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -60,7 +59,11 @@ class PanePlan:
     @staticmethod
     def least_slots(source: PaneStream, pane: int, lanes: int) -> int:
         """The fewest slots with which the engine cannot come to a stop."""
-        return 1 << (source.slack // pane + 1 + (lanes > 1) * 16).bit_length()
+        open_panes = source.slack // pane + 2
+        if lanes == 1:
+            return max(4, 1 << (open_panes - 1).bit_length())
+        # Inside a transfer, time may move over a quarter of the slots.
+        return max(32, 2 << (open_panes - 1).bit_length())
 
     @cached_property
     def pane(self) -> int:
@@ -127,7 +130,6 @@ class PanePlan:
         )
 
 
-def slots_for(source: PaneStream, queries: Sequence[PaneQuery], lanes: int) -> int:
+def slots_for(source: PaneStream, pane: int, lanes: int) -> int:
     """Enough for SLACK and a backlog of at least 512 panes."""
-    pane = gcd(*(each.range for each in queries), *(each.slide for each in queries))
     return max(1024, 2 * PanePlan.least_slots(source, pane, lanes))

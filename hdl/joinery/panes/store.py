@@ -77,16 +77,17 @@ class PaneStore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.state = memory = Memory(shape=self.row, depth=self.rows, init=[])
+        memory: Memory = Memory(shape=self.row, depth=self.rows, init=[])
+        m.submodules.state = memory
         write = memory.write_port()
         old, closed = memory.read_port(), memory.read_port()
 
         # A tuple reads its row in one cycle and writes it in the next.
         held = data.StructLayout({"put": 1, "address": self.address.shape(), "tag": len(self.tag)})
-        now = Signal(held)
-        wrote = Signal(data.StructLayout({"address": self.address.shape(), "row": self.row}))
+        now: Any = Signal(held)
+        wrote: Any = Signal(data.StructLayout({"address": self.address.shape(), "row": self.row}))
         wrote_now = Signal()
-        found = Signal(self.row)
+        found: Any = Signal(self.row)
         m.d.comb += [
             old.addr.eq(self.address),
             found.eq(Mux(wrote_now & (wrote.address == now.address), wrote.row, old.data)),
@@ -112,7 +113,7 @@ class PaneStore(wiring.Component):
                 crossed.eq(write.en & (write.addr == self.read_address)),
                 crossing.eq(write.data),
             ]
-        answer = Signal(self.row)
+        answer: Any = Signal(self.row)
         m.d.comb += answer.eq(Mux(crossed, crossing, closed.data))
         mine = answer.tag == self.read_tag
         for k, term in enumerate(self.terms.all):
@@ -122,7 +123,7 @@ class PaneStore(wiring.Component):
 
     def _updated(self, m: Module, found: Any, tag: Signal) -> Signal:
         """The state of a row after the tuple has been added."""
-        new = Signal(self.state, name="new_state")
+        new: Any = Signal(self.state, name="new_state")
         mine = Signal()
         m.d.comb += mine.eq(found.tag == tag)
         for k, term in enumerate(self.terms.all):

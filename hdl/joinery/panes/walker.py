@@ -69,7 +69,7 @@ class PaneWalker(wiring.Component):
                 "restart": In(plan.place),
                 "gap": In(stream.Signature(plan.gap)),
                 "go": In(1),
-                "place": Out(plan.place, init=plan.slots),
+                "place": Out(plan.place),
                 "address": Out(range(plan.slots * keys)),
                 "number": Out(plan.number),
                 "step": Out(step_layout(plan, keys)),

@@ -99,7 +99,7 @@ class AdditiveWindow(wiring.Component):
         with m.If(self.step & last_key):
             m.d.sync += age.eq(Mux(full, self.panes, age_here + 1))
 
-        leaving = Signal(self.pane_layout)
+        leaving: Any = Signal(self.pane_layout)
         if rows == 1:
             with m.If(self.step):
                 m.d.sync += leaving.eq(self.value)
