@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .common import (
     Settings,
+    check_parent,
     json_option,
     make_table,
     plan_options,
@@ -59,6 +61,12 @@ def working(text: str) -> Iterator[None]:
     show_default=True,
     help="Place with seeds 1 to N; more than one shows how far they spread.",
 )
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE.svg",
+    help="Draw the blocks, what each of them costs, and how many bits go from one to the next.",
+)
 @plan_options
 @json_option
 def synth_command(
@@ -67,6 +75,7 @@ def synth_command(
     flat: bool,
     route: bool,
     seeds: int,
+    picture: Path | None,
     engine: str | None,
     settings: Settings,
     as_json: bool,
@@ -84,14 +93,23 @@ def synth_command(
     from joinery_gen.engines import plan
     from joinery_gen.generate import shell_of
     from joinery_gen.query import JoineryError
+    from joinery_synth.netlist import Netlist
+    from joinery_synth.picture import draw
     from joinery_synth.resources import synthesize
     from joinery_synth.route import route_design
 
     if (route or seeds > 1) and target != "ecp5":
         raise JoineryError(f"place and route is for the target ecp5 alone, not {target}")
+    if picture is not None:
+        check_parent(picture)
+        if flat:
+            raise JoineryError("a picture shows blocks, which --flat does away with")
     chosen = plan(read_query(query), engine, settings)
     with working(f"mapping {chosen.query.name} to {target}"):
         found = synthesize(shell_of(chosen), target, hierarchy=not flat)
+    if picture is not None:
+        title = f"{chosen.query.name}, {chosen.engine}"
+        picture.write_text(draw(title, Netlist.of(shell_of(chosen)), found))
     routings = []
     for seed in range(1, seeds + 1) if route or seeds > 1 else ():
         with working(f"placing and routing, seed {seed} of {seeds}"):

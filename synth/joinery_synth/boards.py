@@ -23,10 +23,19 @@ from amaranth.lib.cdc import ResetSynchronizer  # type: ignore[import-untyped] #
 
 from .pll import PLLS
 
-__all__ = ["BAUD", "BOARDS", "Board", "BoardPins", "cycles_per_bit", "pll_of"]
+__all__ = ["BAUD", "BOARDS", "CHIPS", "Board", "BoardPins", "Chip", "cycles_per_bit", "pll_of"]
 
 BAUD = 3_000_000
 STRETCH_HZ = 12  # lights show what was true at some time in the last twelfth of a second
+
+
+@dataclass(frozen=True)
+class Chip:
+    """The chip of a board: its family and size, and the clock of a design unless told otherwise."""
+
+    family: str
+    clock: float
+    device: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,9 @@ BOARDS = {
     board.name: board
     for board in (
         Board("ulx3s_85f", "Radiona ULX3S with LFE5U-85F, speed grade 6", "ecp5",
-              "ulx3s:ULX3S_85F_Platform", 75e6, ECP5_85),
+              "ulx3s:ULX3S_85F_Platform", 60e6, ECP5_85),
         Board("ecpix5_85f", "LambdaConcept ECPIX-5 with LFE5UM5G-85F, speed grade 8", "ecp5",
-              "ecpix5:ECPIX585Platform", 75e6, ECP5_85),
+              "ecpix5:ECPIX585Platform", 60e6, ECP5_85),
         Board("ice40_hx8k", "Lattice iCE40-HX8K breakout board", "ice40",
               "ice40_hx8k_b_evn:ICE40HX8KBEVNPlatform", 36e6,
               {"lut": 7680, "ff": 7680, "bram": 32, "dsp": 0}),
@@ -68,6 +77,13 @@ BOARDS = {
               {"lut": 63400, "ff": 126800, "bram": 135, "dsp": 240}, runs=False),
     )
 }  # fmt: skip
+
+
+CHIPS = {
+    **{board.name: Chip(board.family, board.clock, board.device) for board in BOARDS.values()},
+    "alveo_u280": Chip("xcup", 250e6, {"lut": 1303680, "ff": 2607360, "bram": 2016, "dsp": 9024}),
+}
+"""Chips by board, also of boards that no bitstream is built for."""
 
 
 def cycles_per_bit(clock: float) -> int:
@@ -107,10 +123,11 @@ class BoardPins(Elaboratable):
         m = Module()
         locked = Signal()
         m.domains.sync = sync = ClockDomain()
+        clk: Signal = sync.clk  # type: ignore[attr-defined] # not in the stubs
         pin = platform.request(platform.default_clk, dir="-")
         m.submodules.clock_pin = clock_pin = io.Buffer(io.Direction.Input, pin)
-        self.pll.place(m, clock_pin.i, sync.clk, locked)
-        platform.add_clock_constraint(sync.clk, self.pll.frequency)
+        self.pll.place(m, clock_pin.i, clk, locked)
+        platform.add_clock_constraint(clk, self.pll.frequency)
         held: Value = ~locked
         if platform.default_rst is not None:
             m.submodules.reset_pin = reset = io.Buffer(
@@ -119,14 +136,16 @@ class BoardPins(Elaboratable):
             held = held | reset.i
         m.submodules.reset = ResetSynchronizer(held)
 
-        uart = platform.request("uart", 0)
+        uart = platform.request("uart", 0, dir="-")
+        m.submodules.rx_pin = rx = io.Buffer(io.Direction.Input, uart.rx)
+        m.submodules.tx_pin = tx = io.Buffer(io.Direction.Output, uart.tx)
         status = Signal(self.status)
         m.submodules.core = Instance(
             "core",
             i_clk=ClockSignal(),
             i_rst=ResetSignal(),
-            i_rx=uart.rx.i,
-            o_tx=uart.tx.o,
+            i_rx=rx.i,
+            o_tx=tx.o,
             o_status=Value.cast(status),
         )
         self._light(m, platform, Value.cast(status))
@@ -141,8 +160,11 @@ class BoardPins(Elaboratable):
         m.d.sync += [timer.eq(timer + 1), seen.eq(seen | status)]
         with m.If(timer == ticks - 1):
             m.d.sync += [timer.eq(0), beat.eq(beat + 1), shown.eq(seen), seen.eq(status)]
-        for light, value in zip(_lights(platform), Cat(beat[-1], shown), strict=False):
-            m.d.comb += light.o.eq(value)
+        for number, (light, value) in enumerate(
+            zip(_lights(platform), Cat(beat[-1], shown), strict=False)
+        ):
+            m.submodules[f"light_{number}"] = pin = io.Buffer(io.Direction.Output, light)
+            m.d.comb += pin.o.eq(value)
 
 
 def _names(layout: Any, prefix: str = "") -> list[str]:
@@ -162,12 +184,12 @@ def _lights(platform: Any) -> list[Any]:
     found: list[Any] = []
     for number in range(8):
         try:
-            found.append(platform.request("led", number))
+            found.append(platform.request("led", number, dir="-"))
         except ResourceError:
             break
     for number in range(4):
         try:
-            light = platform.request("rgb_led", number)
+            light = platform.request("rgb_led", number, dir="-")
         except ResourceError:
             break
         found += [light.g, light.r, light.b]
