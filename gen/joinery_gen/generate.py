@@ -11,11 +11,21 @@ from amaranth.back import verilog
 
 import joinery
 from joinery.axi import Identity, Shell
+from joinery.link import BoardTop, LinkShape
 from joinery.units import UnitLibrary
 
+from .core_file import core_files
 from .engines import Plan
+from .query import JoineryError
 
-__all__ = ["LINT_WAIVERS", "generate"]
+__all__ = [
+    "LINT_WAIVERS",
+    "describe",
+    "generate",
+    "generate_board",
+    "shell_of",
+    "to_verilog",
+]
 
 LINT_WAIVERS = {
     "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
@@ -30,26 +40,58 @@ LINT_WAIVERS = {
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     """Write the design into ``directory`` and return what ``top.json`` says.
 
+    Beside ``top.v`` and ``top.json`` it gets a core file of FuseSoC and a short bench for it.
+
     The same plan gives the same bytes.
     """
-    shell = plan.shell(_identity(plan))
-    text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
+    shell = shell_of(plan)
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(shell))
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "top.v", text)
     _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    for name, content in core_files(top).items():
+        _write(directory / name, content)
     return top
 
 
-def _identity(plan: Plan) -> Identity:
+def generate_board(
+    plan: Plan, directory: Path, *, cycles_per_bit: int, shape: LinkShape | None = None
+) -> dict[str, Any]:
+    """Write the design behind a UART, as ``board.v``, and ``top.json`` with an entry ``link``.
+
+    ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
+    """
+    shell = shell_of(plan)
+    try:
+        board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
+    except ValueError as error:
+        raise JoineryError(f"{plan.query.name} has no board: {error}") from None
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(board, "board"))
+    link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
+    top = {**_describe(plan, shell), "link": link}
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "board.v", text)
+    _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    return top
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return what ``top.json`` says, without writing anything."""
+    return _describe(plan, shell_of(plan))
+
+
+def shell_of(plan: Plan) -> Shell:
+    """Return the top of the design, which knows what it was made from."""
     major, minor, patch = (int(part) for part in joinery.__version__.split("."))
-    return Identity(
+    identity = Identity(
         version=major << 16 | minor << 8 | patch,
         query_hash=int(plan.query.hash, 16),
         parameters=tuple(
             (n, value) for n, value in plan.parameters.items() if isinstance(value, int)
         ),
     )
+    return plan.shell(identity)
 
 
 def _write(path: Path, text: str) -> None:
@@ -75,7 +117,7 @@ def _header(plan: Plan) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _to_verilog(rtlil: str) -> str:
+def to_verilog(rtlil: str) -> str:
     """Have Yosys write Verilog-2005 without the wires that only rename others."""
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
     yosys = verilog.find_yosys(lambda version: version >= (0, 40))

@@ -41,6 +41,18 @@ BENCHES = {
         "joinery_cli.bench_sweep:bench_sweep",
         "random handshake joins, every network and policy: what is lost, duplicated, invented",
     ),
+    "synth": (
+        "joinery_cli.bench_synth:bench_synth",
+        "what every engine costs at two sizes on five families, beside the papers' tables",
+    ),
+    "timing": (
+        "joinery_cli.bench_synth:bench_timing",
+        "the highest frequency of routed designs as they grow, and the path that limits it",
+    ),
+    "forecast": (
+        "joinery_cli.bench_synth:bench_forecast",
+        "the resources that `joinery plan` foretells against those that synthesis finds",
+    ),
 }
 """Where each benchmark is, and what it measures."""
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from . import bench, datasets, demo, design, results, verify
+from . import bench, build, datasets, demo, design, results, synth, verify
 
 CHECK_FAILED, WRONG_INPUT = 1, 2
 INTERRUPTED, BROKEN_PIPE = 128 + signal.SIGINT, 128 + signal.SIGPIPE
@@ -82,6 +82,8 @@ for command in (
     verify.verify_command,
     design.gen_command,
     design.plan_command,
+    synth.synth_command,
+    build.build_command,
     results.sim_command,
     results.golden_command,
     results.compare_command,
