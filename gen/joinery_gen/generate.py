@@ -1,13 +1,17 @@
+# amaranth: UnusedElaboratable=no
+# (a board that is refused leaves hardware half made)
 """A plan to Verilog: ``top.v``, and ``top.json`` beside it, which tells tools where things are."""
 
 import json
 import os
 import re
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from amaranth.back import verilog
+from amaranth.hdl import Elaboratable
 
 import joinery
 from joinery.axi import Identity, Shell
@@ -66,6 +70,7 @@ def generate_board(
     try:
         board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
     except ValueError as error:
+        _leave_unused(shell)
         raise JoineryError(f"{plan.query.name} has no board: {error}") from None
     text = _header(plan) + to_verilog(UnitLibrary().rtlil(board, "board"))
     link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
@@ -78,7 +83,21 @@ def generate_board(
 
 def describe(plan: Plan) -> dict[str, Any]:
     """Return what ``top.json`` says, without writing anything."""
-    return _describe(plan, shell_of(plan))
+    shell = shell_of(plan)
+    _leave_unused(shell)
+    return _describe(plan, shell)
+
+
+def _leave_unused(part: Any) -> None:
+    """Tell Amaranth, which reports hardware that was made for nothing, that this is meant."""
+    if isinstance(part, Mapping):
+        _leave_unused(list(part.values()))
+    elif isinstance(part, list | tuple):
+        for each in part:
+            _leave_unused(each)
+    elif isinstance(part, Elaboratable) and not part._MustUse__used:  # type: ignore[attr-defined]
+        part._MustUse__used = True  # type: ignore[attr-defined]
+        _leave_unused(vars(part))
 
 
 def shell_of(plan: Plan) -> Shell:

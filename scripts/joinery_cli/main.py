@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from . import bench, build, datasets, demo, design, results, synth, verify
+from . import bench, build, datasets, demo, design, results, run_port, synth, verify
 
 CHECK_FAILED, WRONG_INPUT = 1, 2
 INTERRUPTED, BROKEN_PIPE = 128 + signal.SIGINT, 128 + signal.SIGPIPE
@@ -87,6 +87,7 @@ for command in (
     results.sim_command,
     results.golden_command,
     results.compare_command,
+    run_port.run_port_command,
     datasets.data_command,
     bench.bench_command,
     demo.demo_command,

@@ -118,7 +118,8 @@ class SimulatedBoard:
         try:
             # The end of its input ends the simulation.
             told, _ = self._process.communicate(timeout=30)
-            self.report = {name: int(value) for name, value in map(str.split, told.splitlines())}
+            numbers = (line.split() for line in told.splitlines())
+            self.report |= {name: int(value) for name, value in numbers}
         finally:
             self._process.kill()
             self._process.wait()

@@ -31,6 +31,9 @@ MEAN_FRAME = 24
 """Bytes of a frame as a guess, where it matters: on a bad line frames are short."""
 
 
+RECENT = 500
+"""Frames by which the line is judged."""
+
 MOST_COPIES = 4
 """Times that the board is asked in one go after it has not answered."""
 
@@ -67,6 +70,8 @@ class Channel:
         self._usual_turn: float | None = None
         self._next_poll = now
         self._copies = 1
+        self._recent = 0.0  # frames, good and damaged, of which the latest count most
+        self._recent_damaged = 0.0
         self._order = 0  # counts frames as they leave
         # What is sent.
         self._backlog = bytearray()
@@ -124,7 +129,13 @@ class Channel:
 
     def feed(self, raw: bytes, now: float) -> None:
         """Take in bytes from the line."""
-        for body in self._reader.feed(raw):
+        damaged = self.damaged
+        bodies = self._reader.feed(raw)
+        self._recent_damaged += self.damaged - damaged
+        self._recent += self.damaged - damaged + len(bodies)
+        if self._recent > RECENT:
+            self._recent, self._recent_damaged = self._recent / 2, self._recent_damaged / 2
+        for body in bodies:
             self.frames_heard += 1
             self.last_heard = now
             self._copies = 1
@@ -281,8 +292,8 @@ class Channel:
         ``size + OVERHEAD`` come through, which is most near ``sqrt(OVERHEAD / p)``.
         """
         assert self.shape is not None
-        frames = self.frames_heard + self.damaged
-        lost = (self.damaged + 0.1) / (frames + 10)
+        # As if one of the first five frames had been lost: frames begin short.
+        lost = (self._recent_damaged + 1) / (self._recent + 5)
         chance = -math.log(1 - lost) / MEAN_FRAME
         return int(min(max(math.sqrt(OVERHEAD / chance), SHORTEST), self.shape.frame_bytes))
 

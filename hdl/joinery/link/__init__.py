@@ -4,7 +4,7 @@
 """
 
 from .board import BoardTop
-from .port import LinkPort
+from .port import LinkEnd, LinkPort
 from .protocol import LinkShape
 
-__all__ = ["BoardTop", "LinkPort", "LinkShape"]
+__all__ = ["BoardTop", "LinkEnd", "LinkPort", "LinkShape"]

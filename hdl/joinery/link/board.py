@@ -23,6 +23,7 @@ from .port import LINK_STATUS, LinkPort
 from .protocol import LinkShape
 from .registers import RegisterAccess
 from .replies import NUMBER_BITS, Replies
+from .uart import require_cycles
 
 __all__ = ["STATUS", "BoardTop"]
 
@@ -67,6 +68,7 @@ class BoardTop(wiring.Component):
             raise ValueError(
                 f"A board takes a core with one stream in and one out, not a {type(shell).__name__}"
             )
+        require_cycles(cycles_per_bit)
         self.shell = shell
         self.port = LinkPort(
             cycles_per_bit=cycles_per_bit,

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .frames import BODY
-from .protocol import Kind, LinkShape
+from .protocol import FIRST_LIMIT, Kind, LinkShape
 from .receiver import status_layout
 
 __all__ = ["MESSAGE", "Outbox"]
@@ -109,7 +109,7 @@ class Outbox(wiring.Component):
         i: Any = self.i.p
         asked: Any = self.i_status.p
         count = Signal(range(most + 1))
-        limit = Signal(range(most + 1), init=most)
+        limit = Signal(range(most + 1), init=min(FIRST_LIMIT, most))
         whole = Signal()  # the last byte in the frame is the last of its message
         put = Signal()
         full = Signal()
@@ -133,7 +133,7 @@ class Outbox(wiring.Component):
             fits = (asked.limit != 0) & (asked.limit <= most)
             m.d.sync += limit.eq(Mux(fits, asked.limit, most))
         with m.If(self.clear):
-            m.d.sync += [count.eq(0), limit.eq(most)]
+            m.d.sync += [count.eq(0), limit.eq(min(FIRST_LIMIT, most))]
         return whole & (count != 0)
 
     def _choose(self, m: Module, first: Signal) -> Value:

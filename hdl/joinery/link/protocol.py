@@ -24,7 +24,7 @@ receiver until all before it have come; so no end can send more than the other h
 ``base`` is the number of the first frame that has not been used. ``held`` tells which slots of the
 receiver are filled. ``wanted`` tells which slots of the board's sender should be sent again;
 ``head`` is the number that its next new frame will have. ``limit`` is the most bytes that the host
-wants in a DATA frame.
+wants in a DATA frame; before it says so, that is ``FIRST_LIMIT``.
 
 **Who repeats.** Only the host has clocks. The board answers every good frame with a STATUS frame
 that carries the latest ``tick`` it saw, after it has sent what was wanted. As the line keeps the
@@ -54,11 +54,23 @@ whose bits tell which of them follow, low bit first.
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["CRC_BYTES", "ESCAPE", "FLAG", "FLIP", "GROUP", "VERSION", "Kind", "LinkShape", "Op"]
+__all__ = [
+    "CRC_BYTES",
+    "ESCAPE",
+    "FIRST_LIMIT",
+    "FLAG",
+    "FLIP",
+    "GROUP",
+    "VERSION",
+    "Kind",
+    "LinkShape",
+    "Op",
+]
 
 VERSION = 1
 FLAG, ESCAPE, FLIP = 0x7E, 0x7D, 0x20
 CRC_BYTES = 4
+FIRST_LIMIT = 32
 GROUP = 8
 """Bytes that share a byte of marks when they are packed."""
 

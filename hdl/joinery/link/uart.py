@@ -5,13 +5,14 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer  # type: ignore[import-untyped] # not in the stubs
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["UartReceiver", "UartTransmitter"]
+__all__ = ["UartReceiver", "UartTransmitter", "require_cycles"]
 
 LEAST_CYCLES = 4
 """Clock cycles per bit below which the middle of a bit can't be found."""
 
 
-def _require_cycles(cycles_per_bit: object) -> None:
+def require_cycles(cycles_per_bit: object) -> None:
+    """Raise ``ValueError`` unless a UART can have so many clock cycles per bit."""
     if not isinstance(cycles_per_bit, int) or cycles_per_bit < LEAST_CYCLES:
         raise ValueError(
             f"A UART needs at least {LEAST_CYCLES} clock cycles per bit, not {cycles_per_bit!r}"
@@ -40,7 +41,7 @@ class UartReceiver(wiring.Component):
     o: stream.Interface
 
     def __init__(self, *, cycles_per_bit: int) -> None:
-        _require_cycles(cycles_per_bit)
+        require_cycles(cycles_per_bit)
         self.cycles_per_bit = cycles_per_bit
         super().__init__(
             {
@@ -101,7 +102,7 @@ class UartTransmitter(wiring.Component):
     tx: Signal
 
     def __init__(self, *, cycles_per_bit: int) -> None:
-        _require_cycles(cycles_per_bit)
+        require_cycles(cycles_per_bit)
         self.cycles_per_bit = cycles_per_bit
         super().__init__(
             {
