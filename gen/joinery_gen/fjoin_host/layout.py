@@ -18,9 +18,18 @@ from joinery.expr import columns_of
 from joinery.join import JoinPair
 from joinery.tuples import Schema
 
-from ..query import JoineryError
+from ..query import JoineryError, JoinQuery
 
-__all__ = ["ID", "STREAM", "TIME", "WINDOW", "BitField", "CardLayout", "RecordLayout"]
+__all__ = [
+    "ID",
+    "STREAM",
+    "TIME",
+    "WINDOW",
+    "BitField",
+    "CardLayout",
+    "RecordLayout",
+    "card_pair",
+]
 
 Raw = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -166,6 +175,20 @@ class CardLayout:
             tuples(pair.names[1], pair.right),
             RecordLayout(word_bytes, RESULT_BYTES, results),
         )
+
+
+def card_pair(query: JoinQuery) -> JoinPair:
+    """Return what a card sees of a join: the predicate without the test of times, and its columns.
+
+    A result is the ids of a pair, so no column is kept.
+    """
+    read = columns_of(query.predicate)
+    left, right = (
+        source.schema.select({name for alias, name in read if alias == source.alias})
+        for source in query.sources
+    )
+    names = (query.left.alias, query.right.alias)
+    return JoinPair(names, left, right, query.predicate, keep_left=(), keep_right=())
 
 
 def _placed(fields: Iterable[tuple[str, int, bool]], word_bytes: int) -> RecordLayout:
