@@ -2,9 +2,12 @@
 
 from .controller import Arrivals
 from .device import CardStatus, CardTask, Device, DeviceError, PipelineInfo, Side, State
+from .feed import Feed, FeedSettings
 from .host import Host, HostSettings, Rows, TaskReport
 from .layout import BitField, CardLayout, RecordLayout, card_pair
 from .model import ModelDevice
+from .performance import PerformanceModel, comparisons, utilisation
+from .run import Progress, RunReport, run_prepared
 
 __all__ = [
     "Arrivals",
@@ -14,14 +17,22 @@ __all__ = [
     "CardTask",
     "Device",
     "DeviceError",
+    "Feed",
+    "FeedSettings",
     "Host",
     "HostSettings",
     "ModelDevice",
+    "PerformanceModel",
     "PipelineInfo",
+    "Progress",
     "RecordLayout",
     "Rows",
+    "RunReport",
     "Side",
     "State",
     "TaskReport",
     "card_pair",
+    "comparisons",
+    "run_prepared",
+    "utilisation",
 ]

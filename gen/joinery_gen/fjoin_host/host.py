@@ -114,6 +114,7 @@ class Host:
         chosen = settings or HostSettings()
         if chosen.backlog < 1:
             raise JoineryError(f"backlog must be at least 1, not {chosen.backlog}")
+        self.pipelines = device.pipelines
         self._query = query
         self._device = device
         self._emit_rows = emit

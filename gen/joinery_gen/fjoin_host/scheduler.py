@@ -4,9 +4,9 @@ While a pipeline works on one part of a task, the host writes the stream tuples 
 the other buffer, and reads the results of the one before.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .layout import STREAM, WINDOW
 from .memory import BUFFERS, CardMemory, records_of
 from .store import NUMBER
 
-__all__ = ["PATIENCE", "Pairs", "Scheduler"]
+__all__ = ["PATIENCE", "Pairs", "Scheduler", "Totals"]
 
 Raw = npt.NDArray[Any]
 
@@ -35,6 +35,18 @@ class Pairs:
     part: Part
     stream: Raw
     window: Raw
+
+
+@dataclass
+class Totals:
+    """What a pipeline did: parts of tasks, pairs of tuples compared, bytes of tuples read, results
+    buffers that were full, and the sums of the card's counters."""
+
+    parts: int = 0
+    compared: int = 0
+    bytes_read: int = 0
+    overflows: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
 
 
 class Scheduler:
@@ -71,6 +83,11 @@ class Scheduler:
                 raise JoineryError(f"The card has no pipeline for tuples of the {side} stream")
         self._turn: dict[Side, int] = dict.fromkeys(SIDES, 0)
         self._moved_at = device.cycles
+
+    @property
+    def totals(self) -> list[Totals]:
+        """What each pipeline did so far."""
+        return [lane.totals for lane in self._lanes]
 
     def _of(self, side: Side) -> "list[_Lane]":
         return [lane for lane in self._lanes if lane.side == side]
@@ -159,6 +176,7 @@ class _Lane:
         self.queue: deque[Part] = deque()
         self.ready: Part | None = None
         self.running: Part | None = None
+        self.totals = Totals()
         self._number = number
         self._device = device
         self._controller = controller
@@ -233,11 +251,13 @@ class _Lane:
         part, buffer = self.running, self._results[self._result_turn]
         assert part is not None
         if status.state == "overflow":
+            self.totals.overflows += 1
             self._result_turn = (self._result_turn + 1) % BUFFERS
             self._device.resume(self._number, self._results[self._result_turn], self._capacity)
             self._found.append(self._read(part, buffer, status))
         elif status.state == "done":
             self.running = None
+            self._add_up(part, status)
             if self.ready is not None:  # the card works while we read
                 self._start(self.ready)
             self._found.append(self._read(part, buffer, status))
@@ -247,6 +267,17 @@ class _Lane:
         else:
             raise DeviceError(f"Pipeline {self._number} is {status.state} in the middle of a task")
         return True
+
+    def _add_up(self, part: Part, status: CardStatus) -> None:
+        layout, side = self._controller.layout, self.side
+        window = part.window_end - self._ring.word_start(part.window_first)
+        stream = part.end - part.first
+        words = layout.of(side).words(stream)
+        words += -(-stream // self.units) * layout.of(opposite(side)).words(window)
+        self.totals.parts += 1
+        self.totals.compared += stream * window
+        self.totals.bytes_read += words * layout.word_bytes
+        self.totals.counters.update(status.counters)
 
     def _read(self, part: Part, address: int, status: CardStatus) -> tuple[Raw, Raw]:
         """Read results, and return them as indices in the two streams."""
