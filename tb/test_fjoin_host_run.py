@@ -117,6 +117,7 @@ def test_rows_are_the_references(tmp_path: Path, feed: dict[str, int], id_bits: 
     assert Counter(found) == Counter(wanted)
     assert (report.rows, report.tuples) == (len(wanted), {"o": 80, "f": 120})
     assert report.rows > 300
+    assert report.in_order
     assert report.late == {"o": 0, "f": 0}
 
 

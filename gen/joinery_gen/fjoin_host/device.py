@@ -23,13 +23,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from ..query import JoineryError
+
 __all__ = ["CardStatus", "CardTask", "Device", "DeviceError", "PipelineInfo", "Side", "State"]
 
 Side = Literal["left", "right"]
 State = Literal["idle", "running", "overflow", "done"]
 
 
-class DeviceError(Exception):
+class DeviceError(JoineryError):
     """A card was told something that it cannot do, or did something that it must not."""
 
 

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from joinery.expr import columns_of
 
-from ..query import JoineryError, JoinQuery, Source, TimeWindow
+from ..query import JoineryError, JoinQuery, Source
 from ..tables import raw_columns
 from .controller import SIDES, Arrivals
 from .device import Side
+from .layout import time_windows
 
 __all__ = ["Batch", "Feed", "FeedSettings"]
 
@@ -82,9 +83,7 @@ class Feed:
         self._columns: dict[Side, dict[str, Raw]] = {}
         self._slack: dict[Side, int] = {}
         times, arrivals = [], []
-        for side, source in zip(SIDES, query.sources, strict=True):
-            window = source.window
-            assert isinstance(window, TimeWindow)
+        for side, source, window in zip(SIDES, query.sources, time_windows(query), strict=True):
             names = {name for alias, name in read if alias == source.alias}
             columns, arrival = _read(prepared, source, names | {window.wattr})
             times.append(columns[window.wattr])

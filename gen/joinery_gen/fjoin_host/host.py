@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from joinery.expr import columns_of
 
-from ..query import JoineryError, JoinQuery, TimeWindow
+from ..query import JoineryError, JoinQuery
 from .controller import SIDES, Arrivals, Controller, Task
 from .device import Device, Side
-from .layout import CardLayout
+from .layout import CardLayout, time_windows
 from .memory import CardMemory
 from .results import Collector, OrderedPairs, recover
 from .scheduler import Scheduler
@@ -108,9 +108,6 @@ class Host:
         emit: Callable[[Rows, TaskReport], None],
         settings: HostSettings | None = None,
     ) -> None:
-        window = query.left.window
-        if not isinstance(window, TimeWindow):
-            raise JoineryError("A card joins time windows, [RANGE ...]; this query's are of rows")
         chosen = settings or HostSettings()
         if chosen.backlog < 1:
             raise JoineryError(f"backlog must be at least 1, not {chosen.backlog}")
@@ -130,7 +127,7 @@ class Host:
             layout,
             self._columns(),
             {side: ring.tuples for side, ring in self.memory.rings.items()},
-            time_range=window.range,
+            time_range=time_windows(query)[0].range,
             sources={"left": chosen.sources_left, "right": chosen.sources_right},
             slice_tuples=chosen.slice_tuples,
         )

@@ -18,7 +18,7 @@ from joinery.expr import columns_of
 from joinery.join import JoinPair
 from joinery.tuples import Schema
 
-from ..query import JoineryError, JoinQuery
+from ..query import JoineryError, JoinQuery, TimeWindow
 
 __all__ = [
     "ID",
@@ -29,6 +29,7 @@ __all__ = [
     "CardLayout",
     "RecordLayout",
     "card_pair",
+    "time_windows",
 ]
 
 Raw = npt.NDArray[Any]
@@ -177,11 +178,20 @@ class CardLayout:
         )
 
 
+def time_windows(query: JoinQuery) -> tuple[TimeWindow, TimeWindow]:
+    """Return the windows of a join, which a card takes only of this kind."""
+    left, right = query.left.window, query.right.window
+    if not isinstance(left, TimeWindow) or not isinstance(right, TimeWindow):
+        raise JoineryError("A card joins time windows, [RANGE ...]; this query's are of rows")
+    return left, right
+
+
 def card_pair(query: JoinQuery) -> JoinPair:
     """Return what a card sees of a join: the predicate without the test of times, and its columns.
 
     A result is the ids of a pair, so no column is kept.
     """
+    time_windows(query)
     read = columns_of(query.predicate)
     left, right = (
         source.schema.select({name for alias, name in read if alias == source.alias})

@@ -42,6 +42,7 @@ class Progress:
 class RunReport:
     """A whole run.
 
+    ``in_order``: the rows left in the order of their later tuple, then of their earlier one.
     ``cycles`` are the card's, from the first tuple to the last row. ``compared`` counts the pairs
     of tuples that met in a unit, ``eta`` is their share of the cycles of all units, as in the
     paper's equation 5. ``counters`` adds up those of the card's pipelines; ``bytes_read`` is what
@@ -49,10 +50,10 @@ class RunReport:
     time from the cut of a task to its last row.
     """
 
-    path: Path
     tuples: dict[str, int]
     late: dict[str, int]
     rows: int
+    in_order: bool
     tasks: int
     parts: int
     overflows: int
@@ -72,15 +73,13 @@ class RunReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a JSON object."""
-        found = asdict(self)
-        del found["path"]
-        return {**found, "tuples_in": self.tuples_in}
+        return {**asdict(self), "tuples_in": self.tuples_in}
 
 
 def run_prepared(
     query: Query,
     prepared: Path,
-    out: Path,
+    out: Path | None,
     device: Device,
     layout: CardLayout,
     *,
@@ -92,7 +91,8 @@ def run_prepared(
     """Join the tuples in the folder ``prepared`` on a card, and write the rows to ``out``.
 
     ``out`` is a Parquet file: the columns of the query in natural types, and ``_row``, the position
-    in the output. Its ``joinery`` metadata has ``facts``, the query, the data and the report.
+    in the output. Its ``joinery`` metadata has ``facts``, the query, the data and the report. With
+    None, rows are only counted.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def run_prepared(
     count = arriving.sources
     chosen = replace(settings or HostSettings(), sources_left=count, sources_right=count)
     source = Feed(body, prepared, arriving)
-    sink = _Sink(body, device, len(source), watch)
+    sink = _Sink(body, device, len(source), watch, keep=out is not None)
     host = Host(body, device, layout, sink.take, chosen)
     try:
         for batch in source:
@@ -124,8 +124,9 @@ def run_prepared(
     except BaseException:
         host.abort()
         raise
-    report = _report(out, body, source, host, sink)
-    _write(sink.table(), out, query, prepared, {**(facts or {}), "run": report.as_dict()})
+    report = _report(body, source, host, sink)
+    if out is not None:
+        _write(sink.table(), out, query, prepared, {**(facts or {}), "run": report.as_dict()})
     return report
 
 
@@ -133,23 +134,44 @@ class _Sink:
     """Takes the rows of each task, and says how far the run is."""
 
     def __init__(
-        self, query: JoinQuery, device: Device, of: int, watch: Callable[[Progress], None]
+        self,
+        query: JoinQuery,
+        device: Device,
+        of: int,
+        watch: Callable[[Progress], None],
+        *,
+        keep: bool,
     ) -> None:
         self._schema = query.schema
         self._device = device
         self._watch = watch
         self._opened, self._began = device.cycles, time.perf_counter()
         self._tables: list[pa.Table] = []
+        self._keep = keep
+        self._last = (-1, -1)
         self.tasks: list[TaskReport] = []
+        self.in_order = True
         self._of = of
         self._tuples = self.rows = 0
 
     def take(self, rows: Rows, task: TaskReport) -> None:
-        self._tables.append(from_raw(rows.columns, self._schema))
+        if self._keep:
+            self._tables.append(from_raw(rows.columns, self._schema))
+        self._check_order(rows)
         self.tasks.append(task)
         self._tuples += task.tuples
         self.rows += task.rows
         self._watch(Progress(task, self._tuples, self._of, self.rows, self.cycles, self.seconds))
+
+    def _check_order(self, rows: Rows) -> None:
+        """Are the rows in the order of their later tuple, then of their earlier one?"""
+        if not len(rows):
+            return
+        later, earlier = np.maximum(rows.left, rows.right), np.minimum(rows.left, rows.right)
+        grows = np.diff(later) > 0
+        grows |= (np.diff(later) == 0) & (np.diff(earlier) > 0)
+        self.in_order &= bool(grows.all()) and self._last < (int(later[0]), int(earlier[0]))
+        self._last = int(later[-1]), int(earlier[-1])
 
     @property
     def cycles(self) -> int:
@@ -163,16 +185,16 @@ class _Sink:
         return pa.concat_tables([arrow_schema(self._schema).empty_table(), *self._tables])
 
 
-def _report(out: Path, query: JoinQuery, source: Feed, host: Host, sink: _Sink) -> RunReport:
+def _report(query: JoinQuery, source: Feed, host: Host, sink: _Sink) -> RunReport:
     totals = host.scheduler.totals
     compared = sum(each.compared for each in totals)
     counters = sum((each.counters for each in totals), Counter[str]())
     aliases: dict[Side, str] = {"left": query.left.alias, "right": query.right.alias}
     return RunReport(
-        path=out,
         tuples=source.tuples,
         late={aliases[side]: late for side, late in host.controller.late.items()},
         rows=sink.rows,
+        in_order=sink.in_order,
         tasks=len(sink.tasks),
         parts=sum(each.parts for each in totals),
         overflows=sum(each.overflows for each in totals),
