@@ -18,6 +18,7 @@ from joinery_gen.fjoin_host import (
     HostSettings,
     ModelDevice,
     PipelineInfo,
+    Side,
     card_pair,
 )
 from joinery_gen.parse import parse
@@ -39,12 +40,12 @@ PIPELINES = [PipelineInfo("left", 4), PipelineInfo("right", 4)]
 def cases(draw: st.DrawFn) -> Case:
     time_range = draw(st.integers(0, 12))
     sources = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
-    slack = draw(st.integers(0, 6))
     tuples = make_tuples(
         draw(st.integers(0, 60)),
         sources=sources,
         pace=draw(st.sampled_from([0.2, 0.5, 1.0, 3.0])),
-        slack=slack,
+        slack=draw(st.integers(0, 6)),
+        skew=draw(st.sampled_from([0, 0, 3, 9])),
         seed=draw(st.integers(0, 1000)),
     )
     chosen = HostSettings(
@@ -58,7 +59,7 @@ def cases(draw: st.DrawFn) -> Case:
     cuts = draw(st.lists(st.integers(0, len(tuples)), max_size=12))
     case = Case(band_query(time_range), time_range, tuples, cuts, settings=chosen)
     every = draw(st.sampled_from([0, 1, 5, 20]))
-    return case.honest_signals(every, slack) if every and tuples else case
+    return case.with_signals(every) if every else case
 
 
 @st.composite
@@ -102,12 +103,42 @@ def test_ids_that_wrap(case: Case, pipelines: list[PipelineInfo], card: dict[str
             run_host(case, device, layout)
 
 
+@pytest.mark.parametrize("bits", [4, 5])
+def test_ids_half_a_round_apart(bits: int) -> None:
+    """The last distance that ids can tell, and the first that they can't."""
+    half = 1 << bits - 1
+    near, far = Tuple("right", 0, 0, 0), Tuple("right", 0, 1000, 0)
+    for distance in (half - 1, half):
+        tuples = [Tuple("left", 0, 0, 0), *[far] * (distance - 1), near]
+        case = Case(band_query(1), 1, tuples)
+        device, layout = model_card(case.query, PIPELINES, id_bits=bits)
+        if distance < half:
+            assert run_host(case, device, layout).pairs == [(0, distance)]
+        else:
+            with pytest.raises(JoineryError, match=r"larger id_bits$"):
+                run_host(case, device, layout)
+
+
+@pytest.mark.parametrize("bits", [4, 5])
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_later_tuples_half_a_round_away(bits: int, more: int) -> None:
+    """A window tuple that came after a stream tuple of the same task never seems to be before it,
+    even where both meet in the task of a third tuple."""
+    later = (1 << bits - 1) + more
+    far = Tuple("left", 0, 1000, 0)
+    tuples = [Tuple("left", 0, 0, 0), *[far] * (later - 1), Tuple("right", 0, 900, 0)]
+    tuples.append(Tuple("left", 0, 900, 0))
+    case = Case(band_query(1), 1, tuples, settings=HostSettings(stream_tuples=100))
+    device, layout = model_card(case.query, [PipelineInfo("left", 100), *PIPELINES], id_bits=bits)
+    assert run_host(case, device, layout).pairs == case.pairs()
+
+
 def test_ids_wrap_many_times() -> None:
     """A hundred rounds of 6 bits, with 4 sources each and disorder."""
     tuples = make_tuples(6400, sources=(4, 4), pace=1.0, slack=3, seed=5)
     chosen = HostSettings(4, 4, slice_tuples=4, result_tuples=2)
     case = Case(band_query(10), 10, tuples, range(0, 6400, 7), settings=chosen)
-    case = case.honest_signals(5, 3)
+    case = case.with_signals(5)
     device, layout = model_card(case.query, [PipelineInfo("left", 3), *PIPELINES], id_bits=6)
     assert run_host(case, device, layout).pairs == case.pairs()
 
@@ -156,7 +187,45 @@ def test_times_that_wrap(case: Case, pipelines: list[PipelineInfo], card: dict[s
         assert max(times) - min(times) >= (1 << card["time_bits"]) - case.time_range
 
 
+@pytest.mark.parametrize("apart", [245, 246, 247, 256])
+def test_times_a_round_apart(apart: int) -> None:
+    """The difference of two times that is nearly a round never seems to be in range."""
+    tuples = [Tuple("left", 0, time, 0) for time in (0, apart, 0)] + [Tuple("right", 0, 0, 0)]
+    case = Case(band_query(10), 10, tuples)
+    device, layout = model_card(case.query, PIPELINES, time_bits=8)
+    if apart < 246:
+        assert run_host(case, device, layout).pairs == case.pairs()
+    else:
+        with pytest.raises(JoineryError, match=r"larger time_bits$"):
+            run_host(case, device, layout)
+
+
 # Memory.
+
+
+def test_a_slice_expires_when_it_is_out_of_range() -> None:
+    """A tuple that is exactly RANGE older than a signal is still met; one a unit older is gone."""
+    for age, kept in ((20, 1), (21, 0)):
+        tuples = [Tuple("left", 0, 100 - age, 0), Tuple("right", 0, 100, 0)]
+        signals: list[tuple[int, Side, int, int]] = [(1, "right", 0, 100)]
+        case = Case(band_query(20), 20, tuples, [1], signals)
+        device, layout = model_card(case.query, PIPELINES)
+        result = run_host(case, device, layout)
+        assert (result.pairs == [(0, 1)], len(result.pairs)) == (bool(kept), kept)
+
+
+def test_a_waiting_tuple_is_kept() -> None:
+    """What is in no task yet stays, however old it is; only then it goes."""
+    query = band_query(20)
+    device, layout = model_card(query, PIPELINES)
+    host = Host(query, device, layout, lambda rows, report: None)
+    host.add(arrivals([Tuple("left", 0, 0, 0)], 0))
+    host.signal("right", 0, 100)
+    host.controller.expire()
+    assert len(host.controller.slices["left"]) == 0
+    assert host.controller.oldest("left") == 0
+    host.controller.take()
+    assert host.controller.oldest("left") == 1
 
 
 def test_memory_stays_bounded() -> None:
@@ -166,7 +235,7 @@ def test_memory_stays_bounded() -> None:
         tuples = make_tuples(count, sources=(2, 3), pace=1.0, slack=2, seed=9)
         chosen = HostSettings(2, 3, slice_tuples=4, window_left=64, window_right=64)
         case = Case(band_query(10), 10, tuples, range(0, count, 20), settings=chosen)
-        case = case.honest_signals(10, 2)
+        case = case.with_signals(10)
         device, layout = model_card(case.query, PIPELINES)
         result = run_host(case, device, layout)
         assert result.pairs == case.pairs()
@@ -178,7 +247,7 @@ def test_one_silent_source_keeps_everything() -> None:
     tuples = [replace(each, source=0) for each in make_tuples(400, pace=1.0, seed=2)]
     chosen = HostSettings(2, 1, slice_tuples=4)
     case = Case(band_query(3), 3, tuples, range(0, 400, 20), settings=chosen)
-    case = replace(case.honest_signals(10, 0))
+    case = replace(case.with_signals(10))
     silent = [each for each in case.signals if each[1:3] != ("left", 1)]
     device, layout = model_card(case.query, PIPELINES)
     result = run_host(replace(case, signals=silent), device, layout)

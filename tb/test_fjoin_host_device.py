@@ -186,7 +186,8 @@ def test_model_by_definition(seed: int) -> None:
     )
     device.start(0, task)
     found: list[tuple[int, int]] = []
-    while (status := device.status(0)).state == "running":
+    status = None
+    while status is None or status.state != "done":
         device.wait()
         status = device.status(0)
         if status.state != "running":

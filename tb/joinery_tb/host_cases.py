@@ -51,15 +51,24 @@ class Tuple:
 
 
 def make_tuples(
-    count: int, *, sources: tuple[int, int] = (1, 1), pace: float = 1.0, slack: int = 0, seed: int
+    count: int,
+    *,
+    sources: tuple[int, int] = (1, 1),
+    pace: float = 1.0,
+    slack: int = 0,
+    skew: int = 0,
+    seed: int,
 ) -> list[Tuple]:
-    """Return tuples whose times go on by ``1 / pace`` each, and back by ``slack`` at most."""
+    """Return tuples whose times go on by ``1 / pace`` each, and back by ``slack`` at most.
+
+    The clock of each source of a stream is ``skew`` behind that of the one before.
+    """
     draw = random.Random(seed)
     tuples = []
     for place in range(count):
         side: Side = draw.choice(["left", "right"])
         source = draw.randrange(sources[side == "right"])
-        time = int(place / pace) - draw.randint(0, slack)
+        time = int(place / pace) - draw.randint(0, slack) - skew * source
         tuples.append(Tuple(side, source, time, draw.randrange(-KEYS, KEYS)))
     return tuples
 
@@ -103,17 +112,24 @@ class Case:
         ]
         return sorted(met, key=lambda pair: (max(pair), min(pair)))
 
-    def honest_signals(self, every: int, slack: int) -> "Case":
-        """Return the case with signals of every source, after every so many tuples."""
+    def with_signals(self, every: int) -> "Case":
+        """Return the case where all sources signal after every so many tuples.
+
+        Each says the most that it can: the least time of the tuples that it still has.
+        """
         signals: list[tuple[int, Side, int, int]] = []
-        counts = {"left": self.settings.sources_left, "right": self.settings.sources_right}
-        for after in range(every, len(self.tuples), every):
-            now = max(each.time for each in self.tuples[:after])
-            signals += [
-                (after, side, source, now - slack)
-                for side in ("left", "right")
-                for source in range(counts[side])
-            ]
+        counts: dict[Side, int] = {
+            "left": self.settings.sources_left,
+            "right": self.settings.sources_right,
+        }
+        last = max((each.time for each in self.tuples), default=0)
+        bound = {(side, source): last for side in counts for source in range(counts[side])}
+        for after in range(len(self.tuples), 0, -1):
+            if after % every == 0:
+                signals += [(after, *who, time) for who, time in bound.items()]
+            sent = self.tuples[after - 1]
+            who = sent.side, sent.source
+            bound[who] = min(bound[who], sent.time)
         return replace(self, signals=signals)
 
 

@@ -31,6 +31,7 @@ class _Run:
     results: int = 0
     address: int = 0
     capacity: int = 0
+    clocked: int = 0  # cycles that the card's clock has counted
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     work: Iterator[bool] = field(default_factory=lambda: iter(()))
 
@@ -38,9 +39,9 @@ class _Run:
 class ModelDevice:
     """A card whose pipelines try every pair by brute force.
 
-    It reads memory when a batch runs, not when a task starts, so that a host that overwrites what
-    it still needs is found out. A batch takes a cycle per window tuple or per result, whichever are
-    more, and ``overhead`` cycles.
+    It reads memory when a batch runs, and begins as soon as it is told to, so that a host that
+    overwrites what is still needed, or reads too late, is found out. A batch takes a cycle per
+    window tuple or per result, whichever are more, and ``overhead`` cycles.
 
     Parameters
     ----------
@@ -96,21 +97,26 @@ class ModelDevice:
         run = _Run("running", 0, task.result_address, task.result_capacity)
         run.work = self._batches(pipeline, task, run)
         self._runs[pipeline] = run
+        self._work(run)
 
     def status(self, pipeline: int) -> CardStatus:
         run = self._runs[pipeline]
         return CardStatus(run.state, run.results, dict(run.counters))
 
     def wait(self) -> None:
-        before = [run.counters["cycles"] for run in self._runs]
         for pipeline, run in enumerate(self._runs):
             for _ in range(self._pace(pipeline)):
-                if run.state == "running":
-                    full = next(run.work, None)
-                    run.state = "done" if full is None else "overflow" if full else "running"
+                self._work(run)
         # pipelines work side by side
-        spent = (run.counters["cycles"] for run in self._runs)
-        self.cycles += max((now - then for now, then in zip(spent, before, strict=True)), default=0)
+        self.cycles += max((run.counters["cycles"] - run.clocked for run in self._runs), default=0)
+        for run in self._runs:
+            run.clocked = run.counters["cycles"]
+
+    def _work(self, run: _Run) -> None:
+        """Let a pipeline that runs do a batch, or fill its buffer."""
+        if run.state == "running":
+            full = next(run.work, None)
+            run.state = "done" if full is None else "overflow" if full else "running"
 
     def resume(self, pipeline: int, result_address: int, result_capacity: int) -> None:
         run = self._runs[pipeline]
@@ -119,6 +125,7 @@ class ModelDevice:
         self._check_results(result_address, result_capacity)
         run.state, run.results = "running", 0
         run.address, run.capacity = result_address, result_capacity
+        self._work(run)
 
     def abort(self, pipeline: int) -> None:
         self._runs[pipeline] = _Run()

@@ -38,22 +38,20 @@ def in_order(
 ) -> OrderedPairs:
     """Order the pairs of a task by the arrival of their later tuple, then of their earlier one.
 
-    Algorithm 2 of the paper: the pairs of each side are put into buckets by their stream tuple,
-    where they are in the order of the window already; then the two sides are merged.
+    Algorithm 2 of the paper puts the pairs of each side into buckets by their stream tuple, where
+    they are in the order of the window already, and merges the two sides. Numbers are common to
+    both sides here, so one stable sort, which numpy does by buckets, is both steps.
     """
-    numbers, columns = [], {side: [] for side in SIDES}  # type: ignore[var-annotated]
+    none = np.empty(0, np.int64)
+    numbers, lefts, rights = [none], [none], [none]
     for side in SIDES:
-        pairs = found[side]
-        stream = np.concatenate([np.empty(0, np.int64), *(each.stream for each in pairs)])
-        window = np.concatenate([np.empty(0, np.int64), *(each.window for each in pairs)])
-        # a stable sort of whole numbers is the sort by buckets
-        buckets = np.argsort(stream, kind="stable")
-        columns[side].append(stream[buckets])
-        columns[opposite(side)].append(window[buckets])
-        numbers.append(stores[side].at(NUMBER, stream[buckets]))
-    merged = np.argsort(np.concatenate(numbers), kind="stable")
-    left, right = (np.concatenate(columns[side])[merged] for side in SIDES)
-    return OrderedPairs(left, right)
+        for pairs in found[side]:
+            numbers.append(stores[side].at(NUMBER, pairs.stream))
+            mine, other = (lefts, rights) if side == "left" else (rights, lefts)
+            mine.append(pairs.stream)
+            other.append(pairs.window)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    return OrderedPairs(np.concatenate(lefts)[order], np.concatenate(rights)[order])
 
 
 def recover(
