@@ -214,7 +214,7 @@ class Controller:
 
         numbers, met = mine.column(NUMBER, *stream), other.column(NUMBER, *window)
         half = 1 << layout.id_bits - 1
-        apart = int(max(numbers[-1] - met[0], met[-1] - numbers[0] - 1))
+        apart = int(numbers[-1] - met[0])  # a pair the other way round is the other side's
         if apart >= half or numbers[-1] - numbers[0] >= 2 * half:
             return (
                 f"Two tuples in range of each other are {apart} tuples apart, and ids of "
