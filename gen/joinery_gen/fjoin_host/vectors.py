@@ -1,7 +1,8 @@
 """Expressions on whole columns at once; `joinery.expr.evaluate` is what they mean."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -33,23 +34,37 @@ INT64 = np.iinfo(np.int64)
 def evaluate_columns(expr: Expr, columns: Mapping[tuple[str, str], Raw], rows: int) -> Raw:
     """Return the raw value of ``expr`` in each row; ``columns`` has those that it reads.
 
-    64-bit integers where no value on the way can be wider, else Python's own, which are slower.
+    Whatever fits 64 bits is computed in these; the rest in Python's integers, which is slower.
     """
-    kind: Any = np.int64 if _fits(expr) else object
-    return np.broadcast_to(_value(expr, columns, kind), rows).astype(kind)
+    return np.broadcast_to(_value(expr, columns), rows).copy()
 
 
-def _fits(expr: Expr) -> bool:
-    """Does every value on the way to that of ``expr`` fit 64 bits with a sign?"""
-    if not all(_fits(operand) for operand in expr.operands):
-        return False
-    ends = [_ends(expr)]
+def _value(expr: Expr, columns: Mapping[tuple[str, str], Raw]) -> Raw:
+    kind = _kind(_ends(expr))
+    match expr:
+        case Column():
+            return columns[expr.source, expr.name].astype(kind, copy=False)
+        case Const():
+            return np.array(expr.value, dtype=kind)
+    factors = [1] * len(expr.operands)
     if isinstance(expr, Compare) or (isinstance(expr, Arith) and expr.op != "*"):
-        factors = align(expr.left, expr.right)
-        for operand, factor in zip(expr.operands, factors, strict=True):
-            low, high = _ends(operand)
-            ends.append((low * factor, high * factor))
-    return all(INT64.min <= low and high <= INT64.max for low, high in ends)
+        factors = list(align(expr.left, expr.right))
+    scaled = [
+        (low * factor, high * factor)
+        for (low, high), factor in zip(map(_ends, expr.operands), factors, strict=True)
+    ]
+    inside = _kind(_ends(expr), *scaled)
+    values = [
+        _value(operand, columns).astype(inside, copy=False) * factor
+        for operand, factor in zip(expr.operands, factors, strict=True)
+    ]
+    return np.asarray(_apply(expr, values)).astype(kind)
+
+
+def _kind(*ranges: tuple[int, int]) -> Any:
+    """Return the type of array that holds all values of these ranges."""
+    fits = all(INT64.min <= low and high <= INT64.max for low, high in ranges)
+    return np.int64 if fits else object
 
 
 def _ends(expr: Expr) -> tuple[int, int]:
@@ -61,24 +76,15 @@ def _ends(expr: Expr) -> tuple[int, int]:
     return 0, 1
 
 
-def _value(expr: Expr, columns: Mapping[tuple[str, str], Raw], kind: Any) -> Any:
-    match expr:
-        case Column():
-            return columns[expr.source, expr.name].astype(kind)
-        case Const():
-            return np.array(expr.value, dtype=kind)
-    values = [_value(operand, columns, kind) for operand in expr.operands]
+def _apply(expr: Expr, values: Sequence[Raw]) -> Any:
+    """The operator of one node, on operands of the same scale."""
     match expr:
         case Compare():
-            f, g = align(expr.left, expr.right)
-            return np.asarray(COMPARE[expr.op](values[0] * f, values[1] * g)).astype(kind)
-        case Arith(op="*") | Bitwise():
-            return ARITH[expr.op](values[0], values[1])
-        case Arith():
-            f, g = align(expr.left, expr.right)
-            return ARITH[expr.op](values[0] * f, values[1] * g)
+            return COMPARE[expr.op](values[0], values[1])  # type: ignore[arg-type]
+        case Arith() | Bitwise():
+            return ARITH[expr.op](values[0], values[1])  # type: ignore[arg-type]
         case Logic():
-            return reduce(lambda a, b: a & b if expr.op == "AND" else a | b, values)
+            return reduce(and_ if expr.op == "AND" else or_, values)
         case Not():
             return 1 - values[0]
         case Negate():
