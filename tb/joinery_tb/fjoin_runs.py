@@ -44,7 +44,7 @@ def expected(shape: PipelineShape, batches: Sequence[Batch], time_range: int) ->
                 ahead = (stream["id"] - window["id"]) % (1 << shape.id_bits)
                 if not 0 < ahead < 1 << (shape.id_bits - 1):
                     wrong_order += 1
-                elif abs(stream["time"] - window["time"]) > time_range:
+                elif _apart(stream["time"] - window["time"], shape.time_bits) > time_range:
                     out_of_range += 1
                 else:
                     pairs[stream["id"], window["id"]] += 1
@@ -52,13 +52,17 @@ def expected(shape: PipelineShape, batches: Sequence[Batch], time_range: int) ->
     return Outcome(found.pairs, wrong_order, out_of_range)
 
 
+def _apart(difference: int, bits: int) -> int:
+    """How far apart times are that wrap."""
+    return min(difference % (1 << bits), -difference % (1 << bits))
+
+
 def _operands(shape: PipelineShape, stream: Row, window: Row) -> dict[tuple[str, str], int]:
-    values = {}
-    for role, row in (("stream", stream), ("window", window)):
-        source = shape.source(role)
-        for name in dict(shape.operands(role)[source].shape):
-            values[source, name] = row["time" if name not in shape.columns(role) else name]
-    return values
+    return {
+        (shape.source(role), name): row[name]
+        for role, row in (("stream", stream), ("window", window))
+        for name in shape.columns(role).names
+    }
 
 
 def run_batches(
@@ -129,6 +133,7 @@ def random_batches(
         for role in roles:
             clock += 1
             row = {"id": clock % (1 << shape.id_bits), "time": clock + rng.randint(0, disorder)}
+            row["time"] %= 1 << shape.time_bits
             row |= {name: value(role, name) for name in shape.columns(role).names}
             rows[role].append(row)
         batches.append(Batch(rows["stream"], rows["window"]))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -74,8 +74,9 @@ class Lane(wiring.Component):
     Latency: 5 cycles (6 where the queue is in block RAM). Throughput: one pair per cycle. What
     comes in cannot be refused: ``room`` says that ``reserve`` cycles with matches may still come.
 
-    A pair leaves if the window tuple came before the stream tuple (by ids that wrap) and their
-    times are ``time_range`` apart at most.
+    A pair leaves if the window tuple came before the stream tuple and their times are
+    ``time_range`` apart at most. Ids and times wrap: what is less than half their space ahead is
+    later.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class Lane(wiring.Component):
     room : Out(1)
     store : In(shape.store)
         A stream tuple of this lane; ``cluster`` counts this lane's clusters only.
-    time_range : In(shape.time_bits)
+    time_range : In(shape.time_bits - 1)
     o : Out(stream.Signature({"end": 1, "match": shape.match}))
     wrong_order, out_of_range : Out(1)
         A pair was left out, because the window tuple came later, or else for their times.
@@ -120,7 +121,7 @@ class Lane(wiring.Component):
                 "hits": In(shape.slots).array(shape.segments),
                 "room": Out(1),
                 "store": In(shape.store),
-                "time_range": In(shape.time_bits),
+                "time_range": In(shape.time_bits - 1),
                 "o": Out(stream.Signature(data.StructLayout({"end": 1, "match": shape.match}))),
                 "wrong_order": Out(1),
                 "out_of_range": Out(1),
@@ -160,7 +161,7 @@ class Lane(wiring.Component):
     def _check(self, m: Module, slots: Picker) -> None:
         """Look up the stream tuple of each match, and let the match leave if it is wanted."""
         shape, store, i = self.shape, self.store, slots.o.payload
-        kept = data.StructLayout({"id": shape.id_bits, "time": shape.time("stream").shape})
+        kept = data.StructLayout({"id": shape.id_bits, "time": shape.time_bits})
         slot_bits, segment_bits = len(i.index), len(i.rest.segment)
         banks = 1 << len(store.bank)
         rows = banks << (slot_bits + segment_bits)
@@ -183,7 +184,7 @@ class Lane(wiring.Component):
         ids: Any = Signal(shape.match, reset_less=True)
         ends, passes = Signal(), Signal()
         order = Signal(shape.id_bits, reset_less=True)
-        apart = Signal((read.data.time - tag.time).shape(), reset_less=True)
+        apart = Signal(signed(shape.time_bits), reset_less=True)
         before, near = Signal(), Signal()
         with m.If(move):
             m.d.sync += [

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..expr import Column, ExprPipeline
@@ -50,7 +50,8 @@ class Preparer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape, role = self.shape, self.role
-        operands = shape.operands(role)
+        source = shape.source(role)
+        operands = data.StructLayout({source: shape.columns(role).layout})
         for name, expr in shape.parts(role).items():
             latency = shape.part_latency(expr)
             pipeline = ExprPipeline(
@@ -59,9 +60,7 @@ class Preparer(wiring.Component):
                 ops_per_stage=None if isinstance(expr, Column) else shape.ops_per_stage,
             )
             m.submodules[name] = pipeline
-            seen = pipeline.i[shape.source(role)]
-            for column, value in shape.operand_values(role, self.i).items():
-                m.d.comb += seen[column].eq(value)
+            m.d.comb += pipeline.i[source].eq(self.i.columns)
             live = Cat(Value.cast(pipeline.o)[bit] for bit in live_bits(expr))
             waits = shape.prepare_cycles - latency
             m.d.comb += self.o[name].eq(delayed(m, live, waits, f"{name}_waits"))

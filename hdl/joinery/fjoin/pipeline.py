@@ -41,7 +41,7 @@ class FJoinPipeline(wiring.Component):
 
     Parameters
     ----------
-    pair, side, times, units, lanes, cluster, id_bits, ops_per_stage
+    pair, side, units, lanes, cluster, id_bits, time_bits, ops_per_stage
         As for ``PipelineShape``.
     depth : int
         Places for bitmaps at the edge of each lane. By default twice what can be on its way, which
@@ -53,7 +53,7 @@ class FJoinPipeline(wiring.Component):
         The tuples of a batch, at most ``units``, then its end.
     i_window : In(stream.Signature(shape.transfer("window")))
         The window tuples of a batch, then their end.
-    time_range : In(shape.time_bits)
+    time_range : In(time_bits - 1)
         The largest distance of two times; to be changed while nothing is inside.
     o : Out(stream.Signature(shape.result))
     wrong_order, out_of_range : Out(range(lanes + 1))
@@ -73,16 +73,16 @@ class FJoinPipeline(wiring.Component):
         pair: JoinPair,
         *,
         side: str,
-        times: tuple[str, str],
         units: int,
         lanes: int = 1,
         cluster: int = 16,
         id_bits: int = 32,
+        time_bits: int = 32,
         ops_per_stage: int = 2,
         depth: int | None = None,
     ) -> None:
         self.shape = shape = PipelineShape(
-            pair, side, times, units, lanes, cluster, id_bits, ops_per_stage
+            pair, side, units, lanes, cluster, id_bits, time_bits, ops_per_stage
         )
         # Two more than are on their way: `room` is a cycle old, and was seen a cycle before that.
         self.reserve = shape.flight_cycles + 2
@@ -96,7 +96,7 @@ class FJoinPipeline(wiring.Component):
             {
                 "i_stream": In(stream.Signature(shape.transfer("stream"))),
                 "i_window": In(stream.Signature(shape.transfer("window"))),
-                "time_range": In(shape.time_bits),
+                "time_range": In(time_bits - 1),
                 "o": Out(stream.Signature(shape.result)),
                 "wrong_order": Out(range(lanes + 1)),
                 "out_of_range": Out(range(lanes + 1)),

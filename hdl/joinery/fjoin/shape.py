@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from amaranth.hdl import Shape
 from amaranth.lib import data
@@ -10,7 +9,7 @@ from amaranth.lib import data
 from ..expr import Column, Expr, columns_of, pipeline_latency
 from ..join import JoinPair, split_rows
 from ..stream._check import require_positive
-from ..tuples import ColumnType, Schema
+from ..tuples import Schema
 from .split import Split, live_bits, split_predicate
 
 __all__ = ["BATCHES", "ROLES", "PipelineShape"]
@@ -32,27 +31,25 @@ class PipelineShape:
         Only its names, schemas and predicate count: a result is a pair of ids.
     side : "left" or "right"
         The stream whose tuples sit in the units.
-    times : tuple of str
-        The columns with the times; left, then right.
     units : int
         Join units: the largest batch.
     lanes : int
         Matches in a transfer of the output, at most: 1, 2 or 4.
     cluster : int
         Units that share a window register, at most.
-    id_bits : int
-        Bits of a tuple's id.
+    id_bits, time_bits : int
+        Bits of a tuple's id and of its time, both modulo the power of two.
     ops_per_stage : int
         Bounds the operators between two registers.
     """
 
     pair: JoinPair
     side: str
-    times: tuple[str, str]
     units: int
     lanes: int = 1
     cluster: int = 16
     id_bits: int = 32
+    time_bits: int = 32
     ops_per_stage: int = 2
 
     def __post_init__(self) -> None:
@@ -67,15 +64,9 @@ class PipelineShape:
                 f"{self.units} units in clusters of {self.cluster} make {self.clusters} clusters, "
                 f"too few for {self.lanes} lanes"
             )
-        if not isinstance(self.id_bits, int) or not 2 <= self.id_bits <= 64:
-            raise ValueError(f"Ids have 2 to 64 bits, not {self.id_bits!r}")
-        for name, schema, time in zip(self.pair.names, self._schemas, self.times, strict=True):
-            if time not in schema:
-                raise ValueError(f"The tuples carry no time column {name}.{time}")
-
-    @property
-    def _schemas(self) -> tuple[Schema, Schema]:
-        return self.pair.left, self.pair.right
+        for what, bits in (("Ids", self.id_bits), ("Times", self.time_bits)):
+            if not isinstance(bits, int) or not 2 <= bits <= 64:
+                raise ValueError(f"{what} have 2 to 64 bits, not {bits!r}")
 
     def _index(self, role: str) -> int:
         """Which of left and right has this role."""
@@ -85,37 +76,18 @@ class PipelineShape:
         """The name of a side in the predicate."""
         return self.pair.names[self._index(role)]
 
-    def time(self, role: str) -> ColumnType:
-        return self._schemas[self._index(role)][self.times[self._index(role)]]
-
     def columns(self, role: str) -> Schema:
         """The columns of a tuple beside its id and its time: those that the predicate reads."""
-        source, time = self.source(role), self.times[self._index(role)]
-        read = {name for each, name in columns_of(self.pair.predicate) if each == source}
-        return self._schemas[self._index(role)].select(read - {time})
+        source = self.source(role)
+        schema = (self.pair.left, self.pair.right)[self._index(role)]
+        read = columns_of(self.pair.predicate)
+        return schema.select({name for each, name in read if each == source})
 
     def record(self, role: str) -> data.StructLayout:
         """A tuple as it comes in."""
         return data.StructLayout(
-            {
-                "id": self.id_bits,
-                "time": self.time(role).shape,
-                "columns": self.columns(role).layout,
-            }
+            {"id": self.id_bits, "time": self.time_bits, "columns": self.columns(role).layout}
         )
-
-    def operands(self, role: str) -> data.StructLayout:
-        """A tuple as expressions see it."""
-        time = self.times[self._index(role)]
-        columns = {field.name: field.type.shape for field in self.columns(role)}
-        return data.StructLayout({self.source(role): data.StructLayout(
-            {**columns, time: self.time(role).shape}
-        )})  # fmt: skip
-
-    def operand_values(self, role: str, record: Any) -> dict[str, Any]:
-        """The columns of a tuple that came in, by the names that expressions use."""
-        columns = {name: record.columns[name] for name in self.columns(role).names}
-        return {**columns, self.times[self._index(role)]: record.time}
 
     def transfer(self, role: str) -> data.StructLayout:
         """One transfer of an input: a tuple, or the end of a batch or of its window."""
@@ -239,7 +211,7 @@ class PipelineShape:
                 "cluster": range(self.clusters),
                 "slot": range(self.slots),
                 "id": self.id_bits,
-                "time": self.time("stream").shape,
+                "time": self.time_bits,
             }
         )
 
@@ -251,13 +223,6 @@ class PipelineShape:
                 "end": 1,
                 "bank": range(BATCHES),
                 "id": self.id_bits,
-                "time": self.time("window").shape,
+                "time": self.time_bits,
             }
         )
-
-    @property
-    def time_bits(self) -> int:
-        """Bits of the largest distance of two times."""
-        times = [self.time(role) for role in ROLES]
-        low, high = min(time.low for time in times), max(time.high for time in times)
-        return max(1, (high - low).bit_length())
