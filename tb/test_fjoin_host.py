@@ -253,6 +253,15 @@ def test_one_silent_source_keeps_everything() -> None:
     assert result.kept > sum(each.side == "right" for each in tuples) - 20
 
 
+def test_the_slowest_source_counts() -> None:
+    """A stream is only as far as the source that is least far."""
+    tuples = [Tuple("left", 0, 0, 0), Tuple("right", 1, 0, 0)]
+    signals: list[tuple[int, Side, int, int]] = [(1, "right", 0, 100), (1, "right", 1, 0)]
+    case = Case(band_query(5), 5, tuples, [1], signals, HostSettings(sources_right=2))
+    device, layout = model_card(case.query, PIPELINES)
+    assert run_host(case, device, layout).pairs == [(0, 1)]
+
+
 def test_late_tuples_are_counted() -> None:
     """What came too late still meets what is kept."""
     tuples = [Tuple("left", 0, 50, 0), Tuple("right", 0, 40, 0), Tuple("right", 0, 49, 0)]
