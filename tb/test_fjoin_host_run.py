@@ -227,7 +227,7 @@ def test_feed_gives_every_tuple_once(tmp_path: Path) -> None:
 def test_signals_are_kept(tmp_path: Path) -> None:
     """No source sends a tuple that is older than it has said."""
     prepared = prepare_shop(tmp_path)
-    settings = FeedSettings(sources=3, batch=7, disorder=9, signal_every=20)
+    settings = FeedSettings(sources=3, batch=1, disorder=2, signal_every=2)
     said: dict[tuple[str, int], int] = {}
     times = 0
     for batch in Feed(body_of(QUERY), prepared, settings):
@@ -238,7 +238,7 @@ def test_signals_are_kept(tmp_path: Path) -> None:
             said[side, source] = time
             times += 1
     assert len(said) == 6
-    assert times == 6 * 200 // 20
+    assert times == 6 * 200 // 2
 
 
 # Errors.
