@@ -55,7 +55,7 @@ def write_csv(path: Path, columns: str, count: int, seed: int) -> None:
     draw = Random(seed)
     lines = [columns]
     for number in range(count):
-        second = 100_000 + number - draw.randint(0, 5)
+        second = 100_000 + number // 2 - draw.randint(0, 5)
         values = [draw.choice(["", "a", "bc", "é"]), f"{draw.randrange(2000) / 100:.2f}"]
         more = [str(draw.randrange(-(1 << 40), 1 << 40))] if "count" in columns else []
         lines.append(",".join([*values, *more, str(second)]))
