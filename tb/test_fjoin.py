@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joinery.expr import Abs, Arith, Bitwise, Column, Compare, Const, Expr, Logic
-from joinery.fjoin import FJoinPipeline
+from joinery.fjoin import FJoinPaper, FJoinPipeline
 from joinery.join import JoinPair
 from joinery.tuples import DecimalType, Field, IntType, Schema
 from joinery_tb.fjoin_runs import Batch, expected, random_batches, run_batches
@@ -118,6 +118,22 @@ def test_every_pair_once(data: Any, configuration: dict[str, Any], stall_out: An
         stall_in={"i_stream": data.draw(STALLED), "i_window": data.draw(STALLED)},
         stall_out=stall_out,
     )
+
+
+@settings(max_examples=20)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), min_size=1, max_size=3),
+    predicate=st.sampled_from(sorted(PREDICATES)),
+    stall=STALLED,
+    seed=st.integers(0, 1000),
+)
+def test_paper(sizes: list[tuple[int, int]], predicate: str, stall: Any, seed: int) -> None:
+    pipeline = FJoinPaper(
+        pair_of(PREDICATES[predicate]), side="left", units=5, id_bits=8, time_bits=12
+    )
+    rng = random.Random(seed)
+    batches = random_batches(pipeline.shape, sizes, rng=rng, value=values(rng))
+    check(pipeline, batches, 100, stall_in=stall, stall_out=stall, seed=seed)
 
 
 def test_batches_of_every_size() -> None:

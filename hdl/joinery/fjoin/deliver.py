@@ -167,7 +167,8 @@ class Writer(wiring.Component):
     quiet : Out(1)
         No burst is on its way.
     ask : Out(stream.Signature(burst_layout(address_bits)))
-    o : Out(stream.Signature({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1}))
+    o : Out(stream.Signature({"data": 8 * word_bytes, "last": 1}))
+        The rest of a word that is not full is not defined.
     written : In(1)
         A burst is in memory.
     """
@@ -186,7 +187,7 @@ class Writer(wiring.Component):
     def __init__(self, *, word_bytes: int, address_bits: int, burst: int) -> None:
         self.word_bytes = word_bytes
         self.burst = burst
-        beat = data.StructLayout({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
+        beat = data.StructLayout({"data": 8 * word_bytes, "last": 1})
         super().__init__(
             {
                 "begin": In(1),
@@ -219,12 +220,6 @@ class Writer(wiring.Component):
             self.ask.payload.address.eq(address),
             self.ask.payload.last.eq(length - 1),
             beat.data.eq(queue.o.payload.data),
-            beat.strobe.eq(
-                Cat(
-                    (queue.o.payload.count > k).replicate(RESULT_BYTES)
-                    for k in range(self.word_bytes // RESULT_BYTES)
-                )
-            ),
             beat.last.eq(sent + 1 == length),
             self.quiet.eq(waits & (pending == 0)),
             self.idle.eq(self.quiet & (queue.level == 0)),
