@@ -40,7 +40,7 @@ def test_loads_match_as_often_as_named(name: str, selectivity: float) -> None:
 @pytest.mark.parametrize(
     ("chosen", "error"),
     [
-        ({"engine": "x"}, "bench fjoin: engine must be fjoin or all, not 'x'"),
+        ({"engine": "x"}, "bench fjoin: engine must be fjoin, fjoin_paper or all, not 'x'"),
         (
             {"predicate": "x"},
             "bench fjoin: predicate must be manhattan, prefix or all, not 'x'",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joinery.expr import Abs, Arith, Bitwise, Column, Compare, Const, Expr, Logic
-from joinery.fjoin import FJoinPipeline, PipelineShape
+from joinery.fjoin import FJoinPaper, FJoinPipeline, PipelineShape
 from joinery.join import JoinPair
 from joinery.tuples import Field, IntType, Schema
 from joinery_gen.query import JoineryError
@@ -28,7 +28,7 @@ Numbers = npt.NDArray[np.int64]
 Rows = list[dict[str, Any]]
 Tuples = dict[str, Numbers]
 
-ENGINES = {"fjoin": FJoinPipeline}
+ENGINES = ("fjoin", "fjoin_paper")
 UNITS = (16, 64, 256, 1024)
 WINDOWS = (4096, 65536)
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1)
@@ -74,11 +74,18 @@ class Case:
     def __str__(self) -> str:
         return f"{self.engine}, {self.predicate}, {self.units} units, window {self.window:,}"
 
+    def pipeline(self) -> FJoinPipeline | FJoinPaper:
+        """Return the hardware."""
+        pair = WORKLOADS[self.predicate].pair
+        if self.engine == "fjoin_paper":
+            return FJoinPaper(pair, side="left", units=self.units)
+        return FJoinPipeline(pair, side="left", units=self.units, lanes=self.lanes)
+
     def run(self, selectivity: float, cycles: int, seed: int) -> dict[str, Any]:
         """Run the pipeline on random tuples and count what is right and what is wrong."""
         draw = np.random.default_rng([seed, self.units, self.window, int(1000 * selectivity)])
         load = WORKLOADS[self.predicate]
-        pipeline = ENGINES[self.engine](load.pair, side="left", units=self.units, lanes=self.lanes)
+        pipeline = self.pipeline()
         count = max(2, -(-cycles // self.window))
 
         def tuples(first: int, number: int, role: str) -> Tuples:
@@ -93,6 +100,7 @@ class Case:
         ]
         results, lost, duplicated, invented = (sum(each) for each in zip(*checks, strict=True))
         matches = [len(pairs) for pairs in found.pairs]
+        predict = paper_cycles if self.engine == "fjoin_paper" else predicted_cycles
         compared = count * self.units * self.window
         stride = -(-pipeline.shape.record("window").size // 8)
         return {
@@ -100,7 +108,7 @@ class Case:
             "selectivity": selectivity,
             "batches": count,
             "cycles": found.cycles,
-            "predicted_cycles": predicted_cycles(pipeline.shape, self.window, matches),
+            "predicted_cycles": predict(pipeline.shape, self.window, matches),
             "utilisation": round(found.window / found.cycles, 4),
             "results": results,
             "results_per_cycle": round(results / found.cycles, 4),
@@ -122,6 +130,12 @@ def predicted_cycles(shape: PipelineShape, window: int, matches: Sequence[int]) 
     return shape.units + 1 + shape.flight_cycles + 8 + sum(slowest)
 
 
+def paper_cycles(shape: PipelineShape, window: int, matches: Sequence[int]) -> int:
+    """Return the same for the paper's units: a window tuple every second cycle or a match in each,
+    and a whole pipeline to fill and to empty for every batch."""
+    return sum(max(2 * window, number) + 2 * shape.units for number in matches)
+
+
 def _check(pairs: npt.NDArray[np.uint32], wanted: Numbers) -> tuple[int, int, int, int]:
     """Return how many pairs there are, and how many are lost, duplicated and invented."""
     got, copies = np.unique(_keys(pairs[:, 0], pairs[:, 1]), return_counts=True)
@@ -140,7 +154,7 @@ def _cases(engine: str, predicate: str, units: int, lanes: int, window: int) -> 
         for which in WORKLOADS if predicate == "all" else [predicate]:
             for size in WINDOWS if window == 0 else [window]:
                 for number in UNITS if units == 0 else [units]:
-                    yield Case(name, which, number, lanes, size)
+                    yield Case(name, which, number, 1 if name == "fjoin_paper" else lanes, size)
 
 
 # What is joined.

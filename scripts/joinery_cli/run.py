@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,6 +26,7 @@ from .common import (
 from .results import check_rows_file, prepare_input
 
 if TYPE_CHECKING:
+    from joinery.join import JoinPair
     from joinery_gen.fjoin_host import (
         CardLayout,
         Device,
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
         HostSettings,
         Progress,
         RunReport,
+        Side,
     )
-    from joinery_gen.query import Query
+    from joinery_gen.query import JoinQuery, Query
 
 Made = TypeVar("Made", bound="FeedSettings | HostSettings")
 
@@ -52,10 +54,10 @@ STEPS = 10
 @set_option
 @click.option(
     "--sim",
-    type=click.Choice(["model"]),
-    default="model",
+    type=click.Choice(["verilator", "model"]),
+    default="verilator",
     show_default=True,
-    help="What plays the card: a model in plain Python.",
+    help="What plays the card: its Verilog, or a model in plain Python.",
 )
 @click.option(
     "--frequency",
@@ -78,39 +80,42 @@ def run_command(
     """Stream data through a card that runs QUERY, a join of time windows.
 
     The host keeps the card busy and its rows complete and in order, and tells throughput and
-    latency as it goes. --set takes the parameters of the card (units_left, units_right, id_bits,
-    time_bits), of the host (window_left, window_right, slice_tuples, stream_tuples, result_tuples,
-    backlog) and of the way the tuples arrive (sources per stream, batch of tuples that make a task,
-    signal_every so many tuples, disorder by which a tuple is held up at most, seed).
+    latency as it goes. --set takes the parameters of the card (units_left, units_right, lanes,
+    id_bits, time_bits), of the host (window_left, window_right, slice_tuples, stream_tuples,
+    result_tuples, backlog) and of the way the tuples arrive (sources per stream, batch of tuples
+    that make a task, signal_every so many tuples, disorder by which a tuple is held up at most,
+    seed).
 
     \b
     Examples:
       joinery run gen/queries/order_taxi.cql --data taxi --limit 20000
       joinery run my.cql --data r=r.csv --data s=s.csv --set sources=4 -o out.parquet
     """
-    from joinery_gen.fjoin_host import FeedSettings, HostSettings, run_prepared
+    from joinery_gen.fjoin_host import FeedSettings, HostSettings, card_pair, run_prepared
 
     parsed = read_query(query)
     if out is not None:
         check_rows_file(out)
     rest = dict(settings)
     feed, host = _take(FeedSettings, rest), _take(HostSettings, rest)
-    card = open_card(parsed, sim, rest)
-    with tempfile.TemporaryDirectory(prefix="joinery-") as folder, _live(frequency) as watch:
+    parameters = card_parameters(rest)
+    pair = card_pair(body_of(parsed))
+    with tempfile.TemporaryDirectory(prefix="joinery-") as folder:
         prepared = prepare_input(parsed, Path(folder, "input"), **input_options)
-        report = run_prepared(
-            parsed,
-            prepared.folder,
-            out,
-            card.device,
-            card.layout,
-            feed=feed,
-            settings=host,
-            facts={"parameters": card.parameters, "versions": {}},
-            watch=watch,
-        )
+        with open_card(pair, sim, parameters) as card, _live(frequency) as watch:
+            report = run_prepared(
+                parsed,
+                prepared.folder,
+                out,
+                card.device,
+                card.layout,
+                feed=feed,
+                settings=host,
+                facts={"parameters": parameters, "versions": {}, "simulator": sim},
+                watch=watch,
+            )
     about = {"query": parsed.name, "engine": "fjoin", "simulator": sim, "out": out}
-    found = {**about, "parameters": card.parameters, **report.as_dict(), **rates(report, frequency)}
+    found = {**about, "parameters": parameters, **report.as_dict(), **rates(report, frequency)}
     if as_json:
         print_json(found)
     else:
@@ -119,37 +124,70 @@ def run_command(
 
 @dataclass(frozen=True)
 class OpenCard:
-    """A card, the records in its memory, and the parameters that it was built with."""
+    """A card, and the records in its memory."""
 
     device: "Device"
     layout: "CardLayout"
-    parameters: dict[str, int]
 
 
-CARD = {"units_left": 256, "units_right": 256, "id_bits": 32, "time_bits": 32}
+CARD = {"units_left": 64, "units_right": 64, "lanes": 1, "id_bits": 32, "time_bits": 32}
+"""The parameters of a card, and their defaults."""
 
 
-def open_card(query: "Query", sim: str, settings: Settings) -> OpenCard:
-    """Return a card for a join of time windows."""
-    from joinery_gen.fjoin_host import CardLayout, ModelDevice, PipelineInfo, card_pair
+def body_of(query: "Query") -> "JoinQuery":
     from joinery_gen.query import JoineryError, JoinQuery
 
     if not isinstance(query.body, JoinQuery):
         raise JoineryError(f"{query.name} is an aggregate, and a card joins two streams")
+    return query.body
+
+
+def card_parameters(settings: Settings) -> dict[str, int]:
+    """Return the parameters of a card, of which ``settings`` has some."""
+    from joinery_gen.query import JoineryError
+
     parameters = dict(CARD)
     for name, value in settings.items():
         if name not in parameters:
             raise JoineryError(f"run has no parameter {name!r}; `joinery run --help` lists all")
         parameters[name] = _whole(name, value)
-    pair = card_pair(query.body)
-    bits = {name: parameters[name] for name in ("id_bits", "time_bits")}
-    layout = CardLayout.of_pair(pair, **bits)
-    units = {side: parameters[f"units_{side}"] for side in ("left", "right")}
-    for side, count in units.items():
-        if count < 1:
-            raise JoineryError(f"units_{side} must be at least 1, not {count}")
-    pipelines = [PipelineInfo("left", units["left"]), PipelineInfo("right", units["right"])]
-    return OpenCard(ModelDevice(pair, layout, pipelines), layout, parameters)
+        if parameters[name] < 1:
+            raise JoineryError(f"{name} must be at least 1, not {value}")
+    return parameters
+
+
+@contextmanager
+def open_card(pair: "JoinPair", sim: str, parameters: Mapping[str, int]) -> Iterator[OpenCard]:
+    """Lend a card with a pipeline for each side."""
+    from joinery.fjoin import FJoinCard
+    from joinery_gen.fjoin_host import CardLayout, ModelDevice, PipelineInfo
+    from joinery_gen.query import JoineryError
+    from joinery_tb.card import SimulatedCard
+    from joinery_tb.toolchain import check_simulator
+
+    layout = CardLayout.of_pair(
+        pair, id_bits=parameters["id_bits"], time_bits=parameters["time_bits"]
+    )
+    sides: tuple[Side, Side] = ("left", "right")
+    pipelines = [(side, parameters[f"units_{side}"]) for side in sides]
+    if sim == "model":
+        yield OpenCard(
+            ModelDevice(pair, layout, [PipelineInfo(*each) for each in pipelines]), layout
+        )
+        return
+    check_simulator(sim)
+    try:
+        card = FJoinCard(
+            pair,
+            pipelines=pipelines,
+            lanes=parameters["lanes"],
+            id_bits=parameters["id_bits"],
+            time_bits=parameters["time_bits"],
+        )
+    except ValueError as error:
+        raise JoineryError(f"engine fjoin: {error}") from None
+    with SimulatedCard(card) as device:
+        yield OpenCard(device, CardLayout.from_dict(card.described["records"]))
 
 
 def _take(kind: type[Made], settings: Settings) -> Made:
