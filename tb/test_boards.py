@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from joinery.link import BoardTop
 from joinery_cli.main import cli
 from joinery_gen.engines import plan
-from joinery_gen.generate import generate, shell_of, to_verilog
+from joinery_gen.generate import generate, shell_of
+from joinery_gen.verilog import to_verilog
 from joinery_synth.alveo import interfaces
 from joinery_synth.boards import BOARDS, CHIPS, BoardPins, cycles_per_bit, pll_of
 from joinery_synth.build import prepare_board

@@ -3,14 +3,11 @@
 """A plan to Verilog: ``top.v``, and ``top.json`` beside it, which tells tools where things are."""
 
 import json
-import os
-import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from amaranth.back import verilog
 from amaranth.hdl import Elaboratable
 
 import joinery
@@ -21,24 +18,14 @@ from joinery.units import UnitLibrary
 from .core_file import core_files
 from .engines import Plan
 from .query import JoineryError
+from .verilog import header_lines, to_verilog
 
 __all__ = [
-    "LINT_WAIVERS",
     "describe",
     "generate",
     "generate_board",
     "shell_of",
-    "to_verilog",
 ]
-
-LINT_WAIVERS = {
-    "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
-    "DECLFILENAME": "one file holds all modules",
-    "PROCASSINIT": "registers have their reset value from power-up on",
-    "UNUSEDSIGNAL": "carries out of exact sums, padding of tdata, and AXI's prot",
-    "WIDTHEXPAND": "Yosys writes constants as narrow as they are",
-    "WIDTHTRUNC": "Yosys compares with zero by a logical not",
-}
 
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
@@ -131,46 +118,9 @@ def _header(plan: Plan) -> str:
         f"// Written by Joinery {joinery.__version__}; top.json beside this file describes it.",
         "//",
         "// Clean in verilator --lint-only -Wall, but for:",
-        *(f"/* verilator lint_off {name} */ // {why}" for name, why in LINT_WAIVERS.items()),
+        *header_lines(),
     ]
     return "\n".join(lines) + "\n\n"
-
-
-def to_verilog(rtlil: str) -> str:
-    """Have Yosys write Verilog-2005 without the wires that only rename others."""
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
-    yosys = verilog.find_yosys(lambda version: version >= (0, 40))
-    script = [
-        f"read_rtlil <<rtlil\n{rtlil}\nrtlil",
-        "proc -norom",
-        "opt_expr",
-        "opt_merge",
-        "clean -purge",
-        "memory_collect",
-        "write_verilog -noattr",  # renames: Icarus takes a function \$f for a system function
-    ]
-    return _clear_in_loops(yosys.run(["-q", "-"], "\n".join(script)))
-
-
-CLEARED = re.compile(
-    r"  initial begin\n(    (\S+)\[0\] = (\d+)'h0+;\n(?:    \2\[\d+\] = \3'h0+;\n)*)  end\n"
-)
-"""A memory that starts with zeros, row by row."""
-
-
-def _clear_in_loops(text: str) -> str:
-    """Clear each memory in a loop: line by line, large ones take a simulator minutes to compile."""
-
-    def loop(found: re.Match[str]) -> str:
-        rows, name, width = found[1].count("\n"), found[2], found[3]
-        return (
-            f"  initial begin : {name}_clear\n"
-            f"    integer row;\n"
-            f"    for (row = 0; row < {rows}; row = row + 1) {name}[row] = {width}'h0;\n"
-            f"  end\n"
-        )
-
-    return CLEARED.sub(loop, text)
 
 
 def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:

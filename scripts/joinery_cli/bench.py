@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BENCHES = {
+    "fjoin": (
+        "joinery_cli.bench_fjoin:bench_fjoin",
+        "deep join pipelines: utilisation and results per cycle by units, window and selectivity",
+    ),
     "golden": (
         "joinery_cli.bench_golden:bench_golden",
         "the golden job's time at 1, 2 and 4 times the rows, and the same rows from a cluster",

@@ -113,9 +113,9 @@ def build_bitstream(
 ) -> dict[str, Any]:
     """Build for a board with a UART; return what there is to say of it."""
     from joinery.link import BoardTop
-
-    from joinery_gen.generate import generate, shell_of, to_verilog
+    from joinery_gen.generate import generate, shell_of
     from joinery_gen.query import JoineryError
+    from joinery_gen.verilog import to_verilog
     from joinery_synth.boards import BOARDS, cycles_per_bit, pll_of
     from joinery_synth.build import build_board, tool_versions
     from joinery_synth.tools import ToolError
