@@ -4,6 +4,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,14 +110,9 @@ def finish(device: SimulatedCard, pipeline: int, capacity: int) -> "tuple[Counte
         device.resume(pipeline, address, capacity)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def lanes(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-@pytest.fixture(scope="module", params=["none", "some", "many"])
-def device(request: pytest.FixtureRequest, lanes: int) -> Iterator[SimulatedCard]:
-    chance = {"none": 0.0, "some": 0.3, "many": 0.7}[request.param]
+@pytest.fixture(scope="module", params=[(1, 0.0), (1, 0.7), (2, 0.3)], ids=str)
+def device(request: pytest.FixtureRequest) -> Iterator[SimulatedCard]:
+    lanes, chance = request.param
     stalls = dict.fromkeys(CHANNELS, chance)
     card = card_of(lanes=lanes)
     with SimulatedCard(card, memory_bytes=1 << 16, latency=7, stalls=stalls) as opened:
@@ -207,3 +203,50 @@ def test_errors_of_the_host(device: SimulatedCard) -> None:
     with pytest.raises(DeviceError, match=r"^Pipeline 0 was resumed, and it is running$"):
         device.resume(0, RESULT, 1)
     finish(device, 0, 100)
+
+
+def test_errors_of_tasks(device: SimulatedCard) -> None:
+    task = make_task(device, 1, batch_of(device, 1, (5, 20), 1), 0)
+    wrong: list[tuple[dict[str, int], str]] = [
+        ({"stream_count": 0}, "A task has 0 stream tuples, and 1 is the least"),
+        ({"result_capacity": 0}, "A result buffer holds 0 results, and 1 is the least"),
+        ({"time_range": 2048}, "A time range of 2048 does not fit"),
+        ({"stream_address": 1}, "A stream buffer at 1 does not begin at a bus word"),
+        ({"window_address": 0}, "A window of 128 bytes at 0 is not in a ring"),
+    ]
+    for values, message in wrong:
+        with pytest.raises(DeviceError, match=f"^{message}$"):
+            device.start(1, replace(task, **values))
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"id_bits": 33}, "Ids on a card have 2 to 32 bits, not 33"),
+    ({"word_bytes": 24}, "A bus word has 8, 16, 32, 64 or 128 bytes, not 24"),
+    ({"address_bits": 8}, "Addresses have 16 to 64 bits, not 8"),
+    ({"burst": 129}, "A burst of this bus has 1 to 128 words, not 129"),
+    ({"word_bytes": 8, "time_bits": 64}, "A tuple takes 12 bytes in memory, and a bus word has 8"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), WRONG)
+def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        card_of(**parameters)
+
+
+def test_registers_and_records() -> None:
+    card = card_of()
+    names = [register.name for register in card.registers]
+    assert len(set(names)) == len(names)
+    assert {"p0_command", "p1_state", "p1_cycles_hi"} <= set(names)
+    records = card.described["records"]
+    assert records["left"] == {
+        "word_bytes": 32, "stride": 5, "per_word": 6,
+        "fields": [
+            {"name": "#id", "offset": 0, "width": 10, "signed": False},
+            {"name": "#time", "offset": 10, "width": 12, "signed": False},
+            {"name": "x", "offset": 22, "width": 7, "signed": True},
+            {"name": "y", "offset": 29, "width": 9, "signed": False},
+        ],
+    }  # fmt: skip
+    assert records["result"]["stride"] == 8

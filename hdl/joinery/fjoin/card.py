@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# (a card is described without being built, or refused when half made)
 """A card: join pipelines that work on memory behind AXI4, told what to do through AXI4-Lite.
 
 Each pipeline has an AXI4 master of its own, as cards with several banks of memory want it: none
