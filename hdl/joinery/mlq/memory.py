@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import memory, wiring
+from amaranth.hdl import ClockSignal, Instance, Module, Mux, Signal, unsigned
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In
 
 from ..stream import Queue
 from .ports import MemoryPort
 
-__all__ = ["BlockMemory", "TimedMemory"]
+__all__ = ["WORDS_MODULE", "BlockMemory", "TimedMemory"]
+
+WORDS_MODULE = "joinery_words"
 
 
 class BlockMemory(wiring.Component):
@@ -75,6 +77,9 @@ class TimedMemory(wiring.Component):
     duplex : bool
     latency : int
         At least 2.
+    outside : bool
+        Words are kept by an instance of ``WORDS_MODULE``, whose Verilog is in ``words.v``: for
+        memories so large that Amaranth would take long to write down their initial contents.
 
     Members
     -------
@@ -95,6 +100,7 @@ class TimedMemory(wiring.Component):
         burst_from: int = 1,
         duplex: bool = False,
         latency: int = 2,
+        outside: bool = False,
     ) -> None:
         for name, (cycles, accesses) in (("short", short), ("long", long)):
             if not 1 <= accesses <= cycles:
@@ -104,9 +110,11 @@ class TimedMemory(wiring.Component):
                 )
         if not isinstance(latency, int) or latency < 2:
             raise ValueError(f"TimedMemory latency must be at least 2 cycles, not {latency!r}")
-        self.memory: memory.Memory = memory.Memory(
-            shape=unsigned(word * width), depth=lines, init=[]
-        )
+        self.memory: memory.Memory | None = None
+        if not outside:
+            self.memory = memory.Memory(shape=unsigned(word * width), depth=lines, init=[])
+        self.lines = lines
+        self.word = word
         self.short = short
         self.long = long
         self.burst_from = burst_from
@@ -118,12 +126,9 @@ class TimedMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = self.memory
-        read = self.memory.read_port()
-        write = self.memory.write_port(granularity=self.width)
-        shape = read.data.shape()
+        read, write = self._keep_words(m)
         depth = 2 * self.latency
-        m.submodules.data = queue = Queue(shape, depth=depth, style="distributed")
+        m.submodules.data = queue = Queue(read.data.shape(), depth=depth, style="distributed")
         request = self.port.request
 
         left = Signal.like(request.p.count)  # words of a burst that are still to be read
@@ -165,6 +170,34 @@ class TimedMemory(wiring.Component):
                 ]
         self._deliver(m, queue, reading, room, read.data, depth)
         return m
+
+    def _keep_words(self, m: Module) -> tuple[Any, Any]:
+        """Return a port to read words and one to write them."""
+        if self.memory is not None:
+            m.submodules.memory = self.memory
+            return self.memory.read_port(), self.memory.write_port(granularity=self.width)
+        address, word = range(self.lines), self.word * self.width
+        read: Any = Signal(data.StructLayout({"en": 1, "addr": address, "data": word}), name="read")
+        write: Any = Signal(
+            data.StructLayout({"en": self.word, "addr": address, "data": word}), name="write"
+        )
+        found = Signal(word)
+        m.d.comb += read.data.eq(found)
+        m.submodules.memory = Instance(
+            WORDS_MODULE,
+            p_LINES=self.lines,
+            p_ADDRESS=max(1, len(read.addr)),
+            p_WORD=self.word,
+            p_WIDTH=self.width,
+            i_clk=ClockSignal(),
+            i_read=read.en,
+            i_read_line=read.addr,
+            i_write=write.en,
+            i_write_line=write.addr,
+            i_write_data=write.data,
+            o_read_data=found,
+        )
+        return read, write
 
     def _count_time(self, m: Module, name: str, *accesses: tuple[Any, Any]) -> Any:
         """Return whether there may be an access: each adds to a debt that passing cycles pay.
