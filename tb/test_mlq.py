@@ -149,6 +149,14 @@ def test_a_hash_function_is_one_to_one_on_keys_with_equal_upper_bits(way: int) -
         assert places == set(range(32))
 
 
+def test_long_bursts_never_keep_a_word_from_being_written_back() -> None:
+    timing = {"short": (7, 1), "long": (2, 1), "burst_from": 4, "latency": 20}
+    tuples = draw_tuples(8, 380)
+    dut = make([Level(64, 4, 4, 2, 8)], rows=64, slots=8, depth=16)
+    (found,), _, _ = run_queue(dut, tuples, rows=40, slide=1, timing=[timing])
+    assert found == list(keyed_windows(tuples, 40, 1))
+
+
 @pytest.mark.parametrize("keys", [1, 4])
 def test_level_1_takes_a_value_every_cycle(keys: int) -> None:
     levels = [Level(2, 2, duplex=True), Level(8, 4, duplex=True), Level(32, 8)]

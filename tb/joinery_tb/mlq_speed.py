@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from amaranth.back import rtlil, verilog
+from amaranth.back import rtlil, verilog  # type: ignore[attr-defined] # not in the stubs
 from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

@@ -181,6 +181,9 @@ class ModifyingChannel(_Channel):
 
     PENDING = 8
 
+    LEAST_ANSWERS = 32
+    """Words that may be on their way, where bursts do not need more: as long as a DRAM takes."""
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         request = self.port.request
@@ -188,14 +191,8 @@ class ModifyingChannel(_Channel):
             1 + Shape.cast(range(self.level.burst + 1)).width, depth=2 * self.PENDING
         )
         m.submodules.lines = lines = Queue(request.p.write_line.shape(), depth=self.PENDING)
-        # A memory may take requests only as its words are taken: what is written back with a word
-        # must not go into the request that makes room for the word.
-        m.submodules.answers = answers = Queue(self.port.response.payload.shape(), depth=2)
-        m.d.comb += [
-            answers.i.valid.eq(self.port.response.valid),
-            answers.i.payload.eq(self.port.response.payload),
-            self.port.response.ready.eq(answers.i.ready),
-        ]
+        most = max(self.LEAST_ANSWERS, 2 * min(self.level.burst, self.level.stride))
+        m.submodules.answers = answers = Queue(self.port.response.payload.shape(), depth=most)
         free = Signal()
         step_read = Signal()
         step_first = Signal()  # reads the word that is to be changed
@@ -203,10 +200,11 @@ class ModifyingChannel(_Channel):
         place, chunk, left = self._next_read(m, step_read)
         clear = self._watch_keys(m, step_first, put_back)
 
+        room = self._reserve(m, answers, Mux(left != 0, chunk, 1), step_read | step_first)
         go = Signal()
         m.d.comb += [
             free.eq(~request.valid | request.ready),
-            go.eq(self.i.valid & clear & kinds.i.ready & lines.i.ready & free),
+            go.eq(self.i.valid & clear & room & kinds.i.ready & lines.i.ready & free),
             step_read.eq(go & (left != 0) & ~self._excludes(put_back)),
             step_first.eq(go & (left == 0) & (self.i.p.writes != 0) & ~self._excludes(put_back)),
             self.i.ready.eq(
@@ -235,6 +233,23 @@ class ModifyingChannel(_Channel):
                 request.p.data.eq(self._change(answers.o.payload)),
             ]
         return m
+
+    def _reserve(self, m: Module, answers: Queue, words: Any, asked: Any) -> Any:
+        """Return whether there is room for ``words`` more, with all that is on its way.
+
+        A word must never wait in the memory: one before it may have to be written back first, and
+        a memory that is full of words takes no request.
+        """
+        response = self.port.response
+        under_way = Signal(range(answers.depth + 1))
+        gone = answers.o.valid & answers.o.ready
+        m.d.sync += under_way.eq(under_way + Mux(asked, words, 0) - gone)
+        m.d.comb += [
+            answers.i.valid.eq(response.valid),
+            answers.i.payload.eq(response.payload),
+            response.ready.eq(answers.i.ready),
+        ]
+        return under_way + words <= answers.depth
 
     def _excludes(self, put_back: Any) -> Any:
         """Whether a write leaves no room for a read in the same request."""
