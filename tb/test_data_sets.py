@@ -142,9 +142,13 @@ def test_many_flights_call_their_time_time(tmp_path):
 
 BY_NAME = {
     "order_taxi": (["taxi"], {"o": "taxi.orders", "t": "taxi.taxis"}),
+    "order_taxi_300": (["taxi"], {"o": "taxi.orders", "t": "taxi.taxis"}),
     "vehicle_stats": (["taxi"], {"positions": "taxi.positions"}),
     "tick_band": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
     "tick_pairs": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
+    "tick_near": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
+    "tick_return": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
+    "bus_meet": (["bus"], {"a": "bus.bus", "b": "bus.bus"}),
     "ip_prefix": (["packets"], {"o": "packets.outgoing", "i": "packets.incoming"}),
     "flights_weather": (["flights", "weather"], {"f": "flights.flights", "w": "weather.weather"}),
     "auction_max": (["bids=ticks.trades"], {"bids": "ticks.trades"}),

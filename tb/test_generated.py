@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from joinery_gen.engines import plan
-from joinery_gen.generate import LINT_WAIVERS, generate
+from joinery_gen.generate import generate
 from joinery_gen.query import JoineryError
+from joinery_gen.verilog import LINT_WAIVERS
 from joinery_tb import toolchain
 from joinery_tb.aggregate_cases import sliding_query
 from joinery_tb.cases import JoinCase, join_query, random_arrivals

@@ -2,8 +2,9 @@
 
 Without matches this is a sum over the steps. Where there are matches, the results are followed
 cycle by cycle: each pair is found at a known place of a known step, waits in the queue of its
-prober, and leaves through the tree of mergers; while a queue is too full, no step goes on. The
-networks `ring` and `fsm_tree` are not followed: with them, and matches, this is an estimate.
+prober, and leaves through its core's outlet and the tree of mergers; while a queue is too full, no
+step goes on. The networks `ring` and `fsm_tree` are not followed: with them, and matches, this is
+an estimate.
 """
 
 from collections import deque
@@ -149,7 +150,7 @@ class Merger:
     """A merger of the tree: what its queue holds, and where it takes from, in turn."""
 
     depth: int
-    inputs: Sequence[tuple[bool, int]]  # a merger's number, or a core's where False
+    inputs: Sequence[tuple[bool, int]]  # a merger's number, or a queue's where False
     level: int = 0
     last: int = -1
 
@@ -170,15 +171,15 @@ class Run:
     def __post_init__(self) -> None:
         cores, lanes = self.timing["all_cores"], self.timing["results_per_cycle"]
         self.queues = [deque() for _ in range(2 * cores)]
-        self.turns = [0] * cores
         self.pipe: deque[Sequence[tuple[int, int]]] = deque([()] * self.timing["latency"])
         self.trees = [self._tree(range(lane, cores, lanes)) for lane in range(lanes)]
 
     def _tree(self, cores: Sequence[int]) -> list[Merger]:
         levels = list(MergeTree.share_inputs(len(cores), self.timing["fan_in"]))
         depths = self.timing["merge_depths"][-len(levels) :]
-        mergers: list[Merger] = []
-        streams = [(False, core) for core in cores]
+        # The outlet of a core takes from its two queues and holds two results.
+        mergers = [Merger(2, [(False, 2 * core), (False, 2 * core + 1)]) for core in cores]
+        streams = [(True, number) for number in range(len(cores))]
         for groups, places in zip(levels, depths, strict=True):
             merged = []
             for group in groups:
@@ -250,20 +251,16 @@ class Run:
                 taken = tree[number].level > 0
                 tree[number].level -= taken
             else:
-                taken = self._take_from_core(number)
+                taken = self._take_from_queue(number)
             if taken:
                 merger.level += 1
                 merger.last = turn
                 return
 
-    def _take_from_core(self, core: int) -> bool:
-        number = 2 * core + self.turns[core]
-        if not self.queues[number]:
-            number ^= 1
+    def _take_from_queue(self, number: int) -> bool:
         queue = self.queues[number]
         if not queue:
             return False
-        self.turns[core] = 1 - number % 2
         if queue[0] > 1:
             queue[0] -= 1
         else:

@@ -1,55 +1,103 @@
+# amaranth: UnusedElaboratable=no
+# (a board that is refused leaves hardware half made)
 """A plan to Verilog: ``top.v``, and ``top.json`` beside it, which tells tools where things are."""
 
 import json
-import os
-import re
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from amaranth.back import verilog
+from amaranth.hdl import Elaboratable
 
 import joinery
 from joinery.axi import Identity, Shell
+from joinery.link import BoardTop, LinkShape
 from joinery.units import UnitLibrary
 
+from .core_file import core_files
 from .engines import Plan
+from .query import JoineryError
+from .verilog import header_lines, to_verilog
 
-__all__ = ["LINT_WAIVERS", "generate"]
-
-LINT_WAIVERS = {
-    "CASEOVERLAP": "a multiplexer of Yosys is a casez over selects of which one is high",
-    "DECLFILENAME": "one file holds all modules",
-    "PROCASSINIT": "registers have their reset value from power-up on",
-    "UNUSEDSIGNAL": "carries out of exact sums, padding of tdata, and AXI's prot",
-    "WIDTHEXPAND": "Yosys writes constants as narrow as they are",
-    "WIDTHTRUNC": "Yosys compares with zero by a logical not",
-}
+__all__ = [
+    "describe",
+    "generate",
+    "generate_board",
+    "shell_of",
+]
 
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     """Write the design into ``directory`` and return what ``top.json`` says.
 
+    Beside ``top.v`` and ``top.json`` it gets a core file of FuseSoC and a short bench for it.
+
     The same plan gives the same bytes.
     """
-    shell = plan.shell(_identity(plan))
-    text = _header(plan) + _to_verilog(UnitLibrary().rtlil(shell))
+    shell = shell_of(plan)
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(shell))
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "top.v", text)
     _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    for name, content in core_files(top).items():
+        _write(directory / name, content)
     return top
 
 
-def _identity(plan: Plan) -> Identity:
+def generate_board(
+    plan: Plan, directory: Path, *, cycles_per_bit: int, shape: LinkShape | None = None
+) -> dict[str, Any]:
+    """Write the design behind a UART, as ``board.v``, and ``top.json`` with an entry ``link``.
+
+    ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
+    """
+    shell = shell_of(plan)
+    try:
+        board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
+    except ValueError as error:
+        _leave_unused(shell)
+        raise JoineryError(f"{plan.query.name} has no board: {error}") from None
+    text = _header(plan) + to_verilog(UnitLibrary().rtlil(board, "board"))
+    link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
+    top = {**_describe(plan, shell), "link": link}
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "board.v", text)
+    _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
+    return top
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Return what ``top.json`` says, without writing anything."""
+    shell = shell_of(plan)
+    _leave_unused(shell)
+    return _describe(plan, shell)
+
+
+def _leave_unused(part: Any) -> None:
+    """Tell Amaranth, which reports hardware that was made for nothing, that this is meant."""
+    if isinstance(part, Mapping):
+        _leave_unused(list(part.values()))
+    elif isinstance(part, list | tuple):
+        for each in part:
+            _leave_unused(each)
+    elif isinstance(part, Elaboratable) and not part._MustUse__used:  # type: ignore[attr-defined]
+        part._MustUse__used = True  # type: ignore[attr-defined]
+        _leave_unused(vars(part))
+
+
+def shell_of(plan: Plan) -> Shell:
+    """Return the top of the design, which knows what it was made from."""
     major, minor, patch = (int(part) for part in joinery.__version__.split("."))
-    return Identity(
+    identity = Identity(
         version=major << 16 | minor << 8 | patch,
         query_hash=int(plan.query.hash, 16),
         parameters=tuple(
             (n, value) for n, value in plan.parameters.items() if isinstance(value, int)
         ),
     )
+    return plan.shell(identity)
 
 
 def _write(path: Path, text: str) -> None:
@@ -70,46 +118,9 @@ def _header(plan: Plan) -> str:
         f"// Written by Joinery {joinery.__version__}; top.json beside this file describes it.",
         "//",
         "// Clean in verilator --lint-only -Wall, but for:",
-        *(f"/* verilator lint_off {name} */ // {why}" for name, why in LINT_WAIVERS.items()),
+        *header_lines(),
     ]
     return "\n".join(lines) + "\n\n"
-
-
-def _to_verilog(rtlil: str) -> str:
-    """Have Yosys write Verilog-2005 without the wires that only rename others."""
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # the same Yosys for everyone, the same bytes
-    yosys = verilog.find_yosys(lambda version: version >= (0, 40))
-    script = [
-        f"read_rtlil <<rtlil\n{rtlil}\nrtlil",
-        "proc -norom",
-        "opt_expr",
-        "opt_merge",
-        "clean -purge",
-        "memory_collect",
-        "write_verilog -noattr",  # renames: Icarus takes a function \$f for a system function
-    ]
-    return _clear_in_loops(yosys.run(["-q", "-"], "\n".join(script)))
-
-
-CLEARED = re.compile(
-    r"  initial begin\n(    (\S+)\[0\] = (\d+)'h0+;\n(?:    \2\[\d+\] = \3'h0+;\n)*)  end\n"
-)
-"""A memory that starts with zeros, row by row."""
-
-
-def _clear_in_loops(text: str) -> str:
-    """Clear each memory in a loop: line by line, large ones take a simulator minutes to compile."""
-
-    def loop(found: re.Match[str]) -> str:
-        rows, name, width = found[1].count("\n"), found[2], found[3]
-        return (
-            f"  initial begin : {name}_clear\n"
-            f"    integer row;\n"
-            f"    for (row = 0; row < {rows}; row = row + 1) {name}[row] = {width}'h0;\n"
-            f"  end\n"
-        )
-
-    return CLEARED.sub(loop, text)
 
 
 def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:

@@ -7,11 +7,12 @@ instance of one shared module, so that a thousand units take as long to write as
 """
 
 import re
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 from amaranth.back import rtlil  # type: ignore[attr-defined] # not in the stubs
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value, ValueLike
 from amaranth.lib import wiring
 
 __all__ = ["UnitLibrary", "place"]
@@ -25,8 +26,19 @@ class UnitLibrary:
         self._todo: list[tuple[str, wiring.Component]] = []
         self._names: set[str] = set()
 
-    def instance(self, unit: wiring.Component, key: tuple[Any, ...]) -> Instance:
-        """Return an instance of the module that stands for every unit with this key."""
+    def instance(
+        self,
+        unit: wiring.Component,
+        key: tuple[Any, ...],
+        *,
+        reset: ValueLike = 0,
+        domains: Sequence[str] = (),
+    ) -> Instance:
+        """Return an instance of the module that stands for every unit with this key.
+
+        ``reset`` resets it too, beside the reset of where it is placed. Its other clocks, those of
+        ``domains``, are the same as the one it is placed in.
+        """
         key = (type(unit), *key)
         if key not in self._units:
             self._units[key] = (self._new_name(type(unit).__name__), unit)
@@ -43,7 +55,9 @@ class UnitLibrary:
         return Instance(
             name,
             i_clk=ClockSignal(),
-            i_rst=ResetSignal(),
+            i_rst=ResetSignal() | reset,
+            **{f"i_{domain}_clk": ClockSignal() for domain in domains},
+            **{f"i_{domain}_rst": ResetSignal() | reset for domain in domains},
             **{port: Value.cast(value) for port, value in ports.items()},
         )
 
@@ -66,12 +80,15 @@ class UnitLibrary:
         return "\n".join(texts)
 
 
-def place(unit: wiring.Component, platform: object, *key: Any) -> Elaboratable | Instance:
+def place(
+    unit: wiring.Component, platform: object, *key: Any, **more: Any
+) -> Elaboratable | Instance:
     """Return ``unit``, or an instance of the shared module for it.
 
-    ``key`` must hold everything that the unit's logic depends on, beside its class.
+    ``key`` must hold everything that the unit's logic depends on, beside its class. ``more`` is for
+    ``UnitLibrary.instance``.
     """
     if not isinstance(platform, UnitLibrary):
         return unit
     unit._MustUse__used = True  # type: ignore[attr-defined] # as the interface of an instance
-    return platform.instance(unit, key)
+    return platform.instance(unit, key, **more)

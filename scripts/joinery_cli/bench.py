@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BENCHES = {
+    "fjoin": (
+        "joinery_cli.bench_fjoin:bench_fjoin",
+        "deep join pipelines: utilisation and results per cycle by units, window and selectivity",
+    ),
     "golden": (
         "joinery_cli.bench_golden:bench_golden",
         "the golden job's time at 1, 2 and 4 times the rows, and the same rows from a cluster",
@@ -40,6 +44,18 @@ BENCHES = {
     "sweep": (
         "joinery_cli.bench_sweep:bench_sweep",
         "random handshake joins, every network and policy: what is lost, duplicated, invented",
+    ),
+    "synth": (
+        "joinery_cli.bench_synth:bench_synth",
+        "what every engine costs at two sizes on five families, beside the papers' tables",
+    ),
+    "timing": (
+        "joinery_cli.bench_synth:bench_timing",
+        "the highest frequency of routed designs as they grow, and the path that limits it",
+    ),
+    "forecast": (
+        "joinery_cli.bench_synth:bench_forecast",
+        "the resources that `joinery plan` foretells against those that synthesis finds",
     ),
 }
 """Where each benchmark is, and what it measures."""

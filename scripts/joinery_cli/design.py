@@ -1,9 +1,12 @@
 """``joinery gen`` and ``joinery plan``: a query to hardware, and what it would be."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .build import BOARD_NAMES
 from .common import (
     Settings,
     cell,
@@ -16,6 +19,10 @@ from .common import (
     read_query,
     say,
 )
+from .synth import working
+
+if TYPE_CHECKING:
+    from joinery_gen.engines import Plan
 
 
 @click.command("gen")
@@ -66,16 +73,25 @@ def check_design_folder(out: Path) -> None:
 
 @click.command("plan")
 @query_argument
+@click.option(
+    "--board",
+    type=click.Choice(BOARD_NAMES),
+    help="Forecast what the design takes of this board, and how fast it is there.",
+)
 @plan_options
 @json_option
-def plan_command(query: str, engine: str | None, settings: Settings, as_json: bool) -> None:
+def plan_command(
+    query: str, board: str | None, engine: str | None, settings: Settings, as_json: bool
+) -> None:
     """Show the engine and the parameters that QUERY gets, and what it will cost.
 
-    Nothing is written. The parameters are those that --set takes.
+    Nothing is written. The parameters are those that --set takes. With --board, a small design of
+    the same kind is mapped, once, and multiplied.
 
     \b
-    Example:
+    Examples:
       joinery plan gen/queries/flights_weather.cql --engine nested_loop
+      joinery plan tick_pairs --board ulx3s_85f --set cores=64 --set storage=memory
     """
     from joinery_gen.engines import plan
 
@@ -87,6 +103,8 @@ def plan_command(query: str, engine: str | None, settings: Settings, as_json: bo
         "parameters": dict(chosen.parameters),
         "predicted": predicted,
     }
+    if board is not None:
+        about["board"] = board_forecast(chosen, board, predicted["cycles"])
     if as_json:
         print_json(about)
         return
@@ -94,6 +112,33 @@ def plan_command(query: str, engine: str | None, settings: Settings, as_json: bo
     lines |= {f"parameter {name}": cell(value) for name, value in chosen.parameters.items()}
     for group, values in predicted.items():
         lines |= {f"{group}, {name}": cell(value) for name, value in values.items()}
+    if board is not None:
+        lines |= {f"{board}, {name}": cell(value) for name, value in about["board"].items()}
     table = make_table(None, ({"what": name, "value": value} for name, value in lines.items()))
     table.show_header = False
     print_table(table)
+
+
+def board_forecast(chosen: "Plan", board: str, cycles: Mapping[str, Any]) -> dict[str, Any]:
+    """What a design is expected to take of a board, and to reach there."""
+    from joinery_synth.boards import CHIPS
+    from joinery_synth.model import forecast, most_cores
+
+    chip = CHIPS[board]
+    with working(f"mapping a small design of this kind to {chip.family}"):
+        found = forecast(chosen, chip.family)
+    uses = {name: found.used[name] for name in chip.device}
+    parts = {
+        name: round(100 * uses[name] / total, 1) for name, total in chip.device.items() if total
+    }
+    about: dict[str, Any] = {"clock_mhz": chip.clock / 1e6}
+    steps = [cycles[name] for name in ("per_left", "per_right", "per_transfer") if name in cycles]
+    if steps:
+        about["transfers_per_second"] = round(chip.clock / max(steps))
+    about |= uses
+    about |= {f"{name}_percent": part for name, part in parts.items()}
+    about["fits"] = all(uses[name] <= total for name, total in chip.device.items())
+    most = most_cores(found, chip.device)
+    if most is not None:
+        about["most_cores_of_this_size"] = most
+    return about

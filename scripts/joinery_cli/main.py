@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from . import bench, datasets, demo, design, results, verify
+from . import bench, build, datasets, demo, design, results, run, synth, verify
 
 CHECK_FAILED, WRONG_INPUT = 1, 2
 INTERRUPTED, BROKEN_PIPE = 128 + signal.SIGINT, 128 + signal.SIGPIPE
@@ -45,6 +45,7 @@ class Commands(click.Group):
 
 def _explain(ctx: click.Context, error: Exception) -> NoReturn:
     """End with the message of an error that a person can act on; let all others pass."""
+    from joinery_gen.fjoin_host import DeviceError
     from joinery_gen.query import JoineryError
     from joinery_tb.design import DesignError
 
@@ -57,7 +58,7 @@ def _explain(ctx: click.Context, error: Exception) -> NoReturn:
     if ctx.params["verbose"]:
         traceback.print_exception(error)
     click.echo(f"joinery: {message}", err=True)
-    ctx.exit(CHECK_FAILED if isinstance(error, DesignError) else WRONG_INPUT)
+    ctx.exit(CHECK_FAILED if isinstance(error, DesignError | DeviceError) else WRONG_INPUT)
 
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,9 +83,12 @@ for command in (
     verify.verify_command,
     design.gen_command,
     design.plan_command,
+    synth.synth_command,
+    build.build_command,
     results.sim_command,
     results.golden_command,
     results.compare_command,
+    run.run_command,
     datasets.data_command,
     bench.bench_command,
     demo.demo_command,

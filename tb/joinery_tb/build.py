@@ -25,7 +25,14 @@ from joinery_gen.query import JoineryError
 from . import toolchain
 from .design import Design
 
-__all__ = ["build_replay", "cache_folder", "cached_build"]
+__all__ = [
+    "VERILATOR_OPTIONS",
+    "build_replay",
+    "cache_folder",
+    "cached_build",
+    "harness",
+    "run_tool",
+]
 
 BINARY = {"verilator": "top", "icarus": "sim.vvp"}
 """The one file that a build leaves, by simulator; the names are those of cocotb's runner."""
@@ -67,11 +74,11 @@ def cached_build(
 def build_replay(design: Design, sim: str) -> Path:
     """Return the replay simulator of ``design``: an executable, or a file for ``vvp``."""
     toolchain.check_simulator(sim)
-    harness = _harness({"verilator": "replay_main.cpp", "icarus": "replay_tb.v"}[sim])
+    source = harness({"verilator": "replay_main.cpp", "icarus": "replay_tb.v"}[sim])
     command = {"verilator": _verilator_command, "icarus": _icarus_command}[sim](design)
     depends = {
         "verilog": design.verilog.read_text(),
-        "harness": harness.read_text(),
+        "harness": source.read_text(),
         "tools": build_tools(sim),
         "command": command,
     }
@@ -79,7 +86,7 @@ def build_replay(design: Design, sim: str) -> Path:
     def make(folder: Path) -> Path:
         # Copies have the same names in every build, so that the command is the same too.
         shutil.copy(design.verilog, folder / "top.v")
-        shutil.copy(harness, folder)
+        shutil.copy(source, folder)
         run_tool(command, sim, folder)
         return folder / BINARY[sim]
 
@@ -149,7 +156,7 @@ def _sizes(design: Design) -> list[str]:
     ]
 
 
-def _harness(name: str) -> Path:
+def harness(name: str) -> Path:
     path = resources.files(__package__) / name
     assert isinstance(path, Path), "the package must be installed as files, not inside an archive"
     return path

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..join import JoinPair
-from ..stream import Arbiter
+from ..stream import Merger
 from .prober import Prober
 from .segment import MemorySegment, RegisterSegment, slot_layout
 
@@ -37,7 +37,7 @@ class JoinCore(wiring.Component):
     """Compare probing rows with the rows of the other stream in a core's segments.
 
     Throughput: ``ways`` rows of the opposite segment per cycle and direction, both directions at
-    once; one match per cycle out.
+    once; one match per cycle out, from registers.
 
     In a chain, a row probes in every core that it enters: a left row from its place at the head of
     the left segment, after the shift; a right row from the place it comes from, before the shift.
@@ -144,7 +144,8 @@ class JoinCore(wiring.Component):
             for side, layout in layouts.items()
         }
         probers = {side: Prober(self.pair, side=side, **self.probing) for side in layouts}
-        m.submodules.merger = merger = Arbiter(self.pair.match, inputs=2)
+        # Its queue keeps the choice made here and those of the network apart: two short paths.
+        m.submodules.outlet = outlet = Merger(self.pair.match, inputs=2)
 
         def attach(side: str) -> None:
             segment = segments[side]
@@ -179,10 +180,10 @@ class JoinCore(wiring.Component):
         left, right = probers.values()
         m.d.comb += [
             self.room.eq(left.room & right.room),
-            self.busy.eq(left.busy | right.busy),
+            self.busy.eq(left.busy | right.busy | outlet.level.any()),
             self.dropped.eq(left.dropped + right.dropped),
         ]
-        for prober, i in zip(probers.values(), merger.i, strict=True):
+        for prober, i in zip(probers.values(), outlet.i, strict=True):
             wiring.connect(m, prober.o, i)
-        wiring.connect(m, merger.o, wiring.flipped(self.o))
+        wiring.connect(m, outlet.o, wiring.flipped(self.o))
         return m

@@ -1,0 +1,9 @@
+"""The host's end of the link to a board: ``joinery.link`` is the other one.
+
+It needs a serial port and ``top.json``, and neither a simulator nor Spark.
+"""
+
+from .board import BAUD, Board, StreamRun
+from .channel import Channel, LinkError
+
+__all__ = ["BAUD", "Board", "Channel", "LinkError", "StreamRun"]

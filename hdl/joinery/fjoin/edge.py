@@ -1,0 +1,253 @@
+"""The edge of a pipeline: from bitmaps of matches to pairs of ids, each pair once."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..stream import Buffer, Queue
+from ..stream._check import require_positive
+from .shape import PipelineShape
+
+__all__ = ["Lane", "Outlet", "Picker"]
+
+
+class Picker(wiring.Component):
+    """Send the marks of each word one after the other, the lowest first.
+
+    Latency: 0 cycles. Throughput: one mark per cycle. A word without marks is sent once, with
+    index 0. ``i.ready`` depends on ``o.ready``.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        What comes with the marks.
+    marks : int
+
+    Members
+    -------
+    i : In(stream.Signature({"marks": marks, "rest": shape}))
+    o : Out(stream.Signature({"index": range(marks), "rest": shape}))
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, shape: ShapeLike, *, marks: int) -> None:
+        require_positive("Picker marks", marks)
+        self.marks = marks
+        super().__init__(
+            {
+                "i": In(stream.Signature(data.StructLayout({"marks": marks, "rest": shape}))),
+                "o": Out(
+                    stream.Signature(data.StructLayout({"index": range(marks), "rest": shape}))
+                ),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sent, left = Signal(self.marks), Signal(self.marks)
+        after, lowest = Signal(self.marks), Signal(self.marks)
+        m.d.comb += [
+            left.eq(self.i.payload.marks & ~sent),
+            after.eq(left & (left - 1)),
+            lowest.eq(left & ~after),
+            self.o.valid.eq(self.i.valid),
+            self.o.payload.rest.eq(self.i.payload.rest),
+            self.i.ready.eq(self.o.ready & (after == 0)),
+        ]
+        index = self.o.payload.index
+        for bit in range(len(index)):
+            places = [lowest[k] for k in range(self.marks) if k >> bit & 1]
+            m.d.comb += index[bit].eq(Cat(places).any())
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += sent.eq(Mux(after == 0, 0, ~after))
+        return m
+
+
+class Lane(wiring.Component):
+    """Turn the matches of some clusters into pairs of ids.
+
+    Latency: 5 cycles (6 where the queue is in block RAM). Throughput: one pair per cycle. What
+    comes in cannot be refused: ``room`` says that ``reserve`` cycles with matches may still come.
+
+    A pair leaves if the window tuple came before the stream tuple and their times are
+    ``time_range`` apart at most. Ids and times wrap: what is less than half their space ahead is
+    later.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+    depth : int
+        Places in the queue, each for the matches of one window tuple.
+    reserve : int
+
+    Members
+    -------
+    valid : In(1)
+    tag : In(shape.tag)
+    hits : In(shape.slots).array(shape.segments)
+        The matches of the window tuple that ``tag`` names; none of them with the end.
+    room : Out(1)
+    store : In(shape.store)
+        A stream tuple of this lane; ``cluster`` counts this lane's clusters only.
+    time_range : In(shape.time_bits - 1)
+    o : Out(stream.Signature({"end": 1, "match": shape.match}))
+    wrong_order, out_of_range : Out(1)
+        A pair was left out, because the window tuple came later, or else for their times.
+    """
+
+    valid: Signal
+    tag: Any
+    hits: Any
+    room: Signal
+    store: Any
+    time_range: Signal
+    o: stream.Interface
+    wrong_order: Signal
+    out_of_range: Signal
+
+    def __init__(self, shape: PipelineShape, *, depth: int, reserve: int) -> None:
+        self.shape = shape
+        self.depth = depth
+        self.reserve = reserve
+        super().__init__(
+            {
+                "valid": In(1),
+                "tag": In(shape.tag),
+                "hits": In(shape.slots).array(shape.segments),
+                "room": Out(1),
+                "store": In(shape.store),
+                "time_range": In(shape.time_bits - 1),
+                "o": Out(stream.Signature(data.StructLayout({"end": 1, "match": shape.match}))),
+                "wrong_order": Out(1),
+                "out_of_range": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        shape = self.shape
+        bitmaps = data.StructLayout(
+            {"tag": shape.tag, "hits": data.ArrayLayout(shape.slots, shape.segments)}
+        )
+        segment = data.StructLayout({"tag": shape.tag, "segment": range(shape.segments)})
+        m.submodules.segments = segments = Picker(bitmaps, marks=shape.segments)
+        m.submodules.queue = queue = Queue(segments.i.payload.shape(), depth=self.depth)
+        m.submodules.slots = slots = Picker(segment, marks=shape.slots)
+        m.submodules.between = between = Buffer(slots.i.payload.shape())
+
+        arrived, found = queue.i.payload, segments.o.payload
+        m.d.comb += [
+            arrived.marks.eq(Cat(hits.any() for hits in self.hits)),
+            arrived.rest.tag.eq(self.tag),
+            Value.cast(arrived.rest.hits).eq(Cat(self.hits)),
+            queue.i.valid.eq(self.valid & (self.tag.end | arrived.marks.any())),
+            between.i.valid.eq(segments.o.valid),
+            segments.o.ready.eq(between.i.ready),
+            between.i.payload.marks.eq(found.rest.hits[found.index]),
+            between.i.payload.rest.tag.eq(found.rest.tag),
+            between.i.payload.rest.segment.eq(found.index),
+        ]
+        m.d.sync += self.room.eq(queue.level + self.reserve <= self.depth)
+        wiring.connect(m, queue.o, segments.i)
+        wiring.connect(m, between.o, slots.i)
+        self._check(m, slots)
+        return m
+
+    def _check(self, m: Module, slots: Picker) -> None:
+        """Look up the stream tuple of each match, and let the match leave if it is wanted."""
+        shape, store, i = self.shape, self.store, slots.o.payload
+        kept = data.StructLayout({"id": shape.id_bits, "time": shape.time_bits})
+        slot_bits, segment_bits = len(i.index), len(i.rest.segment)
+        banks = 1 << len(store.bank)
+        rows = banks << (slot_bits + segment_bits)
+        batches: Memory = Memory(shape=kept, depth=rows, init=[])
+        m.submodules.batches = batches
+        write, read = batches.write_port(), batches.read_port()
+        move = Signal()  # every stage goes on, or none
+        m.d.comb += [
+            write.en.eq(store.valid),
+            write.addr.eq(Cat(store.slot, store.cluster[:segment_bits], store.bank)),
+            write.data.id.eq(store.id),
+            write.data.time.eq(store.time),
+            read.addr.eq(Cat(i.index, i.rest.segment, i.rest.tag.bank)),
+            read.en.eq(move),
+            slots.o.ready.eq(move),
+        ]
+
+        looked_up, compared, offered = Signal(), Signal(), Signal()
+        tag: Any = Signal(shape.tag, reset_less=True)
+        ids: Any = Signal(shape.match, reset_less=True)
+        ends, passes = Signal(), Signal()
+        order = Signal(shape.id_bits, reset_less=True)
+        apart = Signal(signed(shape.time_bits), reset_less=True)
+        before, near = Signal(), Signal()
+        with m.If(move):
+            m.d.sync += [
+                looked_up.eq(slots.o.valid), tag.eq(i.rest.tag),
+                compared.eq(looked_up), ends.eq(tag.end), order.eq(read.data.id - tag.id),
+                apart.eq(read.data.time - tag.time),
+                ids.stream.eq(read.data.id), ids.window.eq(tag.id),
+                offered.eq(compared & passes),
+                self.o.payload.end.eq(ends), self.o.payload.match.eq(ids),
+            ]  # fmt: skip
+        m.d.comb += [
+            move.eq(~offered | self.o.ready),
+            before.eq((order != 0) & ~order[-1]),
+            near.eq(abs(apart) <= self.time_range),
+            passes.eq(ends | (before & near)),
+            self.wrong_order.eq(move & compared & ~ends & ~before),
+            self.out_of_range.eq(move & compared & ~ends & before & ~near),
+            self.o.valid.eq(offered),
+        ]
+
+
+class Outlet(wiring.Component):
+    """Bring the lanes together, and the ends of all lanes to one.
+
+    Latency: 1 cycle. Throughput: a match per cycle and lane.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+
+    Members
+    -------
+    i : In(stream.Signature({"end": 1, "match": shape.match})).array(shape.lanes)
+    o : Out(stream.Signature(shape.result))
+        A transfer that is not the end has at least one match.
+    """
+
+    i: Any
+    o: stream.Interface
+
+    def __init__(self, shape: PipelineShape) -> None:
+        self.shape = shape
+        lane = data.StructLayout({"end": 1, "match": shape.match})
+        super().__init__(
+            {
+                "i": In(stream.Signature(lane)).array(shape.lanes),
+                "o": Out(stream.Signature(shape.result)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        free, all_end = Signal(), Signal()
+        matches = Signal(self.shape.lanes)
+        m.d.comb += [
+            free.eq(~self.o.valid | self.o.ready),
+            matches.eq(Cat(i.valid & ~i.payload.end for i in self.i)),
+            all_end.eq(Cat(i.valid & i.payload.end for i in self.i).all()),
+        ]
+        with m.If(free):
+            m.d.sync += [self.o.valid.eq(matches.any() | all_end), self.o.payload.end.eq(all_end)]
+            for k, i in enumerate(self.i):
+                m.d.comb += i.ready.eq(~i.payload.end | all_end)
+                lane = self.o.payload.lanes[k]
+                m.d.sync += [lane.valid.eq(matches[k]), lane.match.eq(i.payload.match)]
+        return m

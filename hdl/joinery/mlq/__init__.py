@@ -1,0 +1,23 @@
+"""Multi-level queues: windows of very many keys, over a hierarchy of memories."""
+
+from .engine import KeyedAggregate, WindowAggregator
+from .functions import FUNCTIONS
+from .kernels import Fold, Kernel
+from .levels import Level, Queues
+from .memory import BlockMemory, TimedMemory
+from .ports import MemoryPort
+from .queue import MultiLevelQueue
+
+__all__ = [
+    "FUNCTIONS",
+    "BlockMemory",
+    "Fold",
+    "Kernel",
+    "KeyedAggregate",
+    "Level",
+    "MemoryPort",
+    "MultiLevelQueue",
+    "Queues",
+    "TimedMemory",
+    "WindowAggregator",
+]

@@ -1,0 +1,298 @@
+"""One channel of a level: turns runs of words and single writes into requests, in order."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import Queue
+from .levels import Level, Queues
+from .ports import MemoryPort
+
+__all__ = ["Channel", "ModifyingChannel", "channel_operation", "word_write"]
+
+
+def channel_operation(queues: Queues, level: int) -> data.StructLayout:
+    """Read ``count`` lines of a key from ``first`` on, around its ring; then write ``writes``."""
+    stride = queues.levels[level].stride
+    return data.StructLayout(
+        {
+            "slot": queues.slot,
+            "first": range(stride),
+            "count": range(stride + 2),
+            "write_first": range(stride),
+            "writes": range(stride + 1),
+        }
+    )
+
+
+def word_write(queues: Queues, level: int) -> data.StructLayout:
+    """What to write into a word, and which of its values."""
+    word = queues.levels[level].word
+    return data.StructLayout({"mask": word, "data": word * queues.width})
+
+
+class _Channel(wiring.Component):
+    """What both kinds of channel share.
+
+    Parameters
+    ----------
+    queues : Queues
+    level : int
+
+    Members
+    -------
+    i : In(stream.Signature(channel_operation(queues, level)))
+    i_write : In(stream.Signature(word_write(queues, level)))
+        One transfer for each word that is written.
+    o : Out(stream.Signature(queues.word(level)))
+        The words of the runs, in order.
+    port : Out(MemoryPort)
+    """
+
+    i: stream.Interface
+    i_write: stream.Interface
+    o: stream.Interface
+    port: Any
+
+    def __init__(self, queues: Queues, *, level: int) -> None:
+        self.queues = queues
+        self.level: Level = queues.levels[level]
+        self.memory_port = MemoryPort(
+            lines=queues.slots * self.level.stride,
+            word=self.level.word,
+            width=queues.width,
+            burst=self.level.burst,
+        )
+        super().__init__(
+            {
+                "i": In(stream.Signature(channel_operation(queues, level))),
+                "i_write": In(stream.Signature(word_write(queues, level))),
+                "o": Out(stream.Signature(queues.word(level))),
+                "port": Out(self.memory_port),
+            }
+        )
+
+    def _line(self, place: Any) -> Any:
+        return self.i.p.slot * self.level.stride + place
+
+    def _next_read(self, m: Module, step: Any) -> tuple[Any, Any, Any]:
+        """Return where the next request of the run reads, how many words, and how many are left.
+
+        ``step`` is high in the cycle in which that request is made.
+        """
+        stride, burst = self.level.stride, self.level.burst
+        started = Signal()
+        place_after = Signal(range(stride))
+        left_after = Signal.like(self.i.p.count)
+        place, left = Signal.like(place_after), Signal.like(left_after)
+        chunk = Signal(range(min(burst, stride) + 1))
+        to_end = Signal(range(stride + 1))
+        m.d.comb += [
+            place.eq(Mux(started, place_after, self.i.p.first)),
+            left.eq(Mux(started, left_after, self.i.p.count)),
+            to_end.eq(stride - place),
+            chunk.eq(_least(left, to_end, min(burst, stride))),
+        ]
+        with m.If(step):
+            m.d.sync += [
+                started.eq(1),
+                left_after.eq(left - chunk),
+                place_after.eq(Mux(chunk == to_end, 0, place + chunk)),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += started.eq(0)
+        return place, chunk, left
+
+
+def _least(*values: Any) -> Any:
+    least, *rest = values
+    for value in rest:
+        least = Mux(value < least, value, least)
+    return least
+
+
+class Channel(_Channel):
+    """A channel whose writes need no reading: all in the order of the operations.
+
+    Latency: 1 cycle to a request. Throughput: one request per cycle; on a duplex level, one that
+    reads a word and writes one.
+    """
+
+    __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        request = self.port.request
+        free = Signal()
+        step_read = Signal()
+        step_write = Signal()
+        place, chunk, left = self._next_read(m, step_read)
+
+        written = Signal.like(self.i.p.writes)
+        may_write = Signal()
+        m.d.comb += [
+            free.eq(~request.valid | request.ready),
+            step_read.eq(self.i.valid & free & (left != 0)),
+            may_write.eq((left == 0) | ((left == chunk) & int(self.level.duplex))),
+            step_write.eq(
+                self.i.valid & free & may_write & (written != self.i.p.writes) & self.i_write.valid
+            ),
+            self.i_write.ready.eq(step_write),
+            self.i.ready.eq(
+                free & ((left == 0) | (left == chunk)) & (written + step_write == self.i.p.writes)
+            ),
+        ]
+        with m.If(step_write):
+            m.d.sync += written.eq(written + 1)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += written.eq(0)
+        with m.If(free):
+            m.d.sync += [
+                request.valid.eq(step_read | step_write),
+                request.p.read.eq(step_read),
+                request.p.read_line.eq(self._line(place)),
+                request.p.count.eq(chunk),
+                request.p.write.eq(step_write),
+                request.p.write_line.eq(self._line(self.i.p.write_first + written)),
+                request.p.run.eq(_least(self.i.p.writes, self.level.burst)),
+                request.p.mask.eq(self.i_write.p.mask),
+                request.p.data.eq(self.i_write.p.data),
+            ]
+        m.d.comb += [
+            self.o.valid.eq(self.port.response.valid),
+            self.o.payload.eq(self.port.response.payload),
+            self.port.response.ready.eq(self.o.ready),
+        ]
+        return m
+
+
+class ModifyingChannel(_Channel):
+    """A channel that writes less than the memory can: it reads a word, changes it, writes it back.
+
+    Up to ``PENDING`` words wait to be written back while operations of other keys go on; one of a
+    key that has a word waiting waits too.
+
+    Latency: 1 cycle to a request. Throughput: one request per cycle.
+    """
+
+    __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
+
+    PENDING = 8
+
+    LEAST_ANSWERS = 32
+    """Words that may be on their way, where bursts do not need more: as long as a DRAM takes."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        request = self.port.request
+        m.submodules.kinds = kinds = Queue(
+            1 + Shape.cast(range(self.level.burst + 1)).width, depth=2 * self.PENDING
+        )
+        m.submodules.lines = lines = Queue(request.p.write_line.shape(), depth=self.PENDING)
+        most = max(self.LEAST_ANSWERS, 2 * min(self.level.burst, self.level.stride))
+        m.submodules.answers = answers = Queue(self.port.response.payload.shape(), depth=most)
+        free = Signal()
+        step_read = Signal()
+        step_first = Signal()  # reads the word that is to be changed
+        put_back = Signal()
+        place, chunk, left = self._next_read(m, step_read)
+        clear = self._watch_keys(m, step_first, put_back)
+
+        room = self._reserve(m, answers, Mux(left != 0, chunk, 1), step_read | step_first)
+        go = Signal()
+        m.d.comb += [
+            free.eq(~request.valid | request.ready),
+            go.eq(self.i.valid & clear & room & kinds.i.ready & lines.i.ready & free),
+            step_read.eq(go & (left != 0) & ~self._excludes(put_back)),
+            step_first.eq(go & (left == 0) & (self.i.p.writes != 0) & ~self._excludes(put_back)),
+            self.i.ready.eq(
+                step_first
+                | ((self.i.p.writes == 0) & ((left == 0) | (step_read & (left == chunk))))
+            ),
+            kinds.i.valid.eq(step_read | step_first),
+            kinds.i.payload.eq(Cat(step_first, Mux(step_first, 1, chunk))),
+            lines.i.valid.eq(step_first),
+            lines.i.payload.eq(self._line(self.i.p.write_first)),
+            lines.o.ready.eq(put_back),
+        ]
+        first = self._sort_answers(m, kinds, answers.o, put_back)
+        m.d.comb += put_back.eq(first & self.i_write.valid & free)
+        m.d.comb += self.i_write.ready.eq(put_back)
+        with m.If(free):
+            m.d.sync += [
+                request.valid.eq(step_read | step_first | put_back),
+                request.p.read.eq(step_read | step_first),
+                request.p.read_line.eq(self._line(Mux(step_first, self.i.p.write_first, place))),
+                request.p.count.eq(Mux(step_first, 1, chunk)),
+                request.p.write.eq(put_back),
+                request.p.write_line.eq(lines.o.payload),
+                request.p.run.eq(1),
+                request.p.mask.eq(~0),
+                request.p.data.eq(self._change(answers.o.payload)),
+            ]
+        return m
+
+    def _reserve(self, m: Module, answers: Queue, words: Any, asked: Any) -> Any:
+        """Return whether there is room for ``words`` more, with all that is on its way.
+
+        A word must never wait in the memory: one before it may have to be written back first, and
+        a memory that is full of words takes no request.
+        """
+        response = self.port.response
+        under_way = Signal(range(answers.depth + 1))
+        gone = answers.o.valid & answers.o.ready
+        m.d.sync += under_way.eq(under_way + Mux(asked, words, 0) - gone)
+        m.d.comb += [
+            answers.i.valid.eq(response.valid),
+            answers.i.payload.eq(response.payload),
+            response.ready.eq(answers.i.ready),
+        ]
+        return under_way + words <= answers.depth
+
+    def _excludes(self, put_back: Any) -> Any:
+        """Whether a write leaves no room for a read in the same request."""
+        return put_back & int(not self.level.duplex)
+
+    def _change(self, old: Any) -> Any:
+        width = self.queues.width
+        values = [
+            Mux(keep, self.i_write.p.data[k * width :][:width], old[k * width :][:width])
+            for k, keep in enumerate(self.i_write.p.mask)
+        ]
+        return Cat(values)
+
+    def _watch_keys(self, m: Module, enter: Any, leave: Any) -> Any:
+        """Return whether no word of the operation's key waits to be written back."""
+        slots = [Signal(self.queues.slot, name=f"slot_{k}") for k in range(self.PENDING)]
+        waiting = Signal(self.PENDING)
+        newest = Signal(range(self.PENDING))
+        oldest = Signal(range(self.PENDING))
+        for k, slot in enumerate(slots):
+            with m.If(leave & (oldest == k)):
+                m.d.sync += waiting[k].eq(0)
+            with m.If(enter & (newest == k)):
+                m.d.sync += [slot.eq(self.i.p.slot), waiting[k].eq(1)]
+        m.d.sync += [newest.eq(newest + enter), oldest.eq(oldest + leave)]
+        return ~Cat(
+            here & (slot == self.i.p.slot) for here, slot in zip(waiting, slots, strict=True)
+        ).any()
+
+    def _sort_answers(self, m: Module, kinds: Queue, response: Any, put_back: Any) -> Any:
+        """Deliver the words of runs; return whether the next word is one to be changed."""
+        first = Signal()
+        count = kinds.o.payload[1:]
+        seen = Signal.like(count)
+        last = Signal()
+        m.d.comb += [
+            first.eq(kinds.o.valid & kinds.o.payload[0] & response.valid),
+            last.eq(seen + 1 == count),
+            self.o.valid.eq(kinds.o.valid & ~kinds.o.payload[0] & response.valid),
+            self.o.payload.eq(response.payload),
+            response.ready.eq(put_back | (kinds.o.valid & ~kinds.o.payload[0] & self.o.ready)),
+            kinds.o.ready.eq(response.valid & response.ready & last),
+        ]
+        with m.If(response.valid & response.ready):
+            m.d.sync += seen.eq(Mux(last, 0, seen + 1))
+        return first

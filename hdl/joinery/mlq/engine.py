@@ -1,0 +1,204 @@
+"""The engine: multi-level queues, and kernels that take their windows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Shape, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..stream import Buffer, Fork, Queue
+from .commands import eviction_layout
+from .functions import FUNCTIONS
+from .kernels import Kernel
+from .levels import Queues
+from .queue import MultiLevelQueue
+
+__all__ = ["KeyedAggregate", "WindowAggregator"]
+
+
+@dataclass(frozen=True)
+class KeyedAggregate:
+    """One aggregate of a window; ``column`` is None for the count alone."""
+
+    name: str
+    function: str
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"An aggregate is {', '.join(FUNCTIONS)}, not {self.function!r}")
+        if self.column is None and self.function != "count":
+            raise ValueError(f"Aggregate {self.name}: {self.function} needs a column")
+
+
+class WindowAggregator(wiring.Component):
+    """Aggregates over the last tuples of each key: queues over all memory levels, and kernels.
+
+    Latency: some 20 cycles and the time of the memories, from the tuple that completes a window to
+    its row. Throughput: one tuple per cycle, as far as the memories keep up; the kernels take a
+    word of the last level per cycle.
+
+    Parameters
+    ----------
+    queues : Queues
+        Its ``width`` is that of ``columns``.
+    columns : data.StructLayout
+        What is kept of a tuple.
+    aggregates : sequence of KeyedAggregate
+    key_width, ways, depth : int
+        As for ``MultiLevelQueue``.
+
+    Members
+    -------
+    i : In(stream.Signature({"end": 1, "key": key_width, "value": columns}))
+    o : Out(stream.Signature({"end": 1, "key": key_width, "value": self.results}))
+        A row for each window, in the order in which they were completed; and the end.
+    o_evicted, rows, slide, ports_<k>
+        As for ``MultiLevelQueue``.
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+    o_evicted: stream.Interface
+    rows: Signal
+    slide: Signal
+
+    def __init__(
+        self,
+        queues: Queues,
+        columns: data.StructLayout,
+        aggregates: Sequence[KeyedAggregate],
+        *,
+        key_width: int,
+        ways: int = 4,
+        depth: int = 16,
+    ) -> None:
+        if columns.size != queues.width:
+            raise ValueError(f"Columns of {columns.size} bits are no values of {queues.width}")
+        if not aggregates:
+            raise ValueError("An aggregator needs at least one aggregate")
+        for each in aggregates:
+            if each.column is not None and each.column not in columns.members:
+                raise ValueError(f"Aggregate {each.name}: there is no column {each.column!r}")
+        self.queues = queues
+        self.columns = columns
+        self.aggregates = tuple(aggregates)
+        self.queue = MultiLevelQueue(queues, key_width=key_width, ways=ways, depth=depth)
+        inner = self.queue.signature.members
+        super().__init__(
+            {
+                "i": In(stream.Signature(self._row(key_width, columns))),
+                "o": Out(stream.Signature(self._row(key_width, self.results))),
+                "o_evicted": Out(stream.Signature(eviction_layout(queues, key_width))),
+                **{name: inner[name] for name in ("rows", "slide")},
+                **{f"ports_{k}": inner[f"ports_{k}"] for k in range(len(queues.levels))},
+            }
+        )
+
+    @staticmethod
+    def _row(key_width: int, value: Any) -> data.StructLayout:
+        return data.StructLayout({"end": 1, "key": key_width, "value": value})
+
+    def _shape(self, aggregate: KeyedAggregate) -> Shape:
+        """The shape of its values; a count needs none, and sees the lowest bit of a tuple."""
+        if aggregate.column is None:
+            return Shape(1)
+        return Shape.cast(self.columns[aggregate.column].shape)
+
+    @cached_property
+    def results(self) -> data.StructLayout:
+        """The results of a window by name: of the aggregate, and of what is made into it."""
+        return data.StructLayout(
+            {
+                "_".join(filter(None, (each.name, part))): kernel.result_shape(
+                    self._shape(each), self.queues.rows
+                )
+                for each in self.aggregates
+                for part, kernel in FUNCTIONS[each.function].items()
+            }
+        )
+
+    @property
+    def parts(self) -> int:
+        """Parts that a window comes in, at most."""
+        lanes = self.queues.lanes
+        below = sum(-(-level.values // lanes) for level in self.queues.levels[:-1])
+        return below + self.queues.last.words + 1
+
+    def _kernels(self) -> list[tuple[KeyedAggregate, str, Kernel]]:
+        return [
+            (
+                each,
+                "_".join(filter(None, (each.name, part))),
+                kernel(
+                    self._shape(each),
+                    lanes=self.queues.lanes + 1,
+                    rows=self.queues.rows,
+                    parts=self.parts,
+                ),
+            )
+            for each in self.aggregates
+            for part, kernel in FUNCTIONS[each.function].items()
+        ]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.queue = queue = self.queue
+        kernels = self._kernels()
+        m.submodules.fork = fork = Fork(queue.o.payload.shape(), outputs=len(kernels))
+        m.submodules.rows = rows = Buffer(self.o.payload.shape())
+        wiring.connect(m, queue.o, fork.i)
+        wiring.connect(m, rows.o, wiring.flipped(self.o))
+        wiring.connect(m, queue.o_evicted, wiring.flipped(self.o_evicted))
+        for k in range(len(self.queues.levels)):
+            for inner, outer in zip(
+                getattr(queue, f"ports_{k}"), getattr(self, f"ports_{k}"), strict=True
+            ):
+                wiring.connect(m, inner, wiring.flipped(outer))
+        m.d.comb += [
+            queue.rows.eq(self.rows),
+            queue.slide.eq(self.slide),
+            queue.i.valid.eq(self.i.valid),
+            queue.i.payload.eq(self.i.payload),
+            self.i.ready.eq(queue.i.ready),
+        ]
+
+        # A row is there when its key is and every kernel has come to its result.
+        results = []
+        for (aggregate, name, kernel), branch in zip(kernels, fork.o, strict=True):
+            m.submodules[f"kernel_{name}"] = kernel
+            m.submodules[f"result_{name}"] = result = Queue(kernel.o.payload.shape(), depth=4)
+            self._feed(m, aggregate, branch, kernel)
+            wiring.connect(m, kernel.o, result.i)
+            results.append((name, result.o))
+        tag = queue.o_tag
+        complete = tag.valid & (tag.p.end | Cat(each.valid for _, each in results).all())
+        m.d.comb += [
+            rows.i.valid.eq(complete),
+            rows.i.p.end.eq(tag.p.end),
+            rows.i.p.key.eq(tag.p.key),
+            tag.ready.eq(complete & rows.i.ready),
+        ]
+        for name, each in results:
+            m.d.comb += rows.i.p.value[name].eq(each.payload)
+            m.d.comb += each.ready.eq(complete & rows.i.ready & ~tag.p.end)
+        return m
+
+    def _feed(self, m: Module, aggregate: KeyedAggregate, branch: Any, kernel: Kernel) -> None:
+        """Give a kernel its column of every part."""
+        m.d.comb += [
+            kernel.i.valid.eq(branch.valid),
+            branch.ready.eq(kernel.i.ready),
+            kernel.i.p.last.eq(branch.p.last),
+            kernel.i.p.count.eq(branch.p.count),
+            kernel.i.p.mask.eq(branch.p.mask),
+        ]
+        for inner, value in zip(kernel.i.p.values, branch.p.values, strict=True):
+            column: Any = Value.cast(value)
+            if aggregate.column is not None:
+                field = self.columns[aggregate.column]
+                column = column[field.offset :][: field.width]
+            m.d.comb += inner.eq(column)

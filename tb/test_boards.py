@@ -1,0 +1,164 @@
+"""Boards: clocks, what is written for the tools, cores for FuseSoC, and a bitstream's parts."""
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from joinery.link import BoardTop
+from joinery_cli.main import cli
+from joinery_gen.engines import plan
+from joinery_gen.generate import generate, shell_of
+from joinery_gen.verilog import to_verilog
+from joinery_synth.alveo import interfaces
+from joinery_synth.boards import BOARDS, CHIPS, BoardPins, cycles_per_bit, pll_of
+from joinery_synth.build import prepare_board
+from joinery_synth.model import forecast, most_cores, smaller
+from joinery_synth.netlist import Netlist
+from joinery_synth.picture import draw
+from joinery_synth.resources import synthesize
+from joinery_synth.wires import connections, layers
+from joinery_tb import toolchain
+from joinery_tb.cases import join_query
+
+
+def small_plan(cores: int = 2) -> Any:
+    return plan(join_query(4 * cores, 4 * cores), "handshake", {"cores": cores})
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_clocks(name: str) -> None:
+    """The PLL's ranges are kept, and the UART is within what a receiver takes: 2 %."""
+    board = BOARDS[name]
+    pll = pll_of(board, board.clock)
+    assert pll.frequency == board.clock
+    vco = pll.source / pll.divide * pll.multiply * (pll.post if board.family == "ecp5" else 1)
+    assert pll.VCO[0] <= vco <= pll.VCO[1]
+    assert abs(pll.frequency / cycles_per_bit(pll.frequency) / 3e6 - 1) < 0.02
+    # Any other frequency is met within 5 %.
+    for wanted in (24e6, 48e6, 80e6, 100e6, 125e6):
+        assert abs(pll_of(board, wanted).frequency / wanted - 1) < 0.05
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_files_for_the_tools(name: str, tmp_path: Path) -> None:
+    board = BOARDS[name]
+    core = BoardTop(shell_of(small_plan()), cycles_per_bit=cycles_per_bit(board.clock))
+    pins = prepare_board(board, core, tmp_path, clock=board.clock, to_verilog=to_verilog)
+    assert pins.lights[:2] == ["clock", "link.session"]
+    script = (tmp_path / "build_top.sh").read_text()
+    if board.runs:
+        assert "yosys" in script
+        assert "--report top.report.json --seed 1" in script
+        assert (tmp_path / "core.il").read_text().count("\nmodule \\core\n") == 1
+    else:
+        assert "vivado" in script
+        assert (tmp_path / "top.tcl").read_text().startswith("# Not run here")
+        assert "module core(" in (tmp_path / "core.v").read_text()
+        assert "MMCME2_BASE" in (tmp_path / "top.v").read_text()
+
+
+def test_alveo_kernel(tmp_path: Path) -> None:
+    """The wrapper and the core are one design for Icarus, and the script names all interfaces."""
+    result = CliRunner().invoke(
+        cli, ["build", "tick_band", "--board", "alveo_u280", "-o", str(tmp_path),
+              "--set", "cores=2", "--json"],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["clock_mhz"] == 250
+    wrapper = tmp_path / "joinery_tick_band.v"
+    command = ["iverilog", "-g2005", "-Wall", "-t", "null", "-s", "joinery_tick_band"]
+    done = subprocess.run([*command, wrapper, tmp_path / "top.v"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "joinery_tick_band.v" not in done.stderr
+    script = (tmp_path / "kernel.tcl").read_text()
+    assert "foreach name {s_axis m_axis s_axil}" in script
+    assert "Not run where it was written" in script
+
+
+def test_interfaces() -> None:
+    names = ["clk", "s_axis_tdata", "m_axi_awaddr", "m_axi_wdata", "s_axil_awaddr", "log_valid"]
+    assert interfaces([{"name": name} for name in names]) == ["s_axis", "m_axi", "s_axil"]
+
+
+def test_core_file_with_fusesoc(tmp_path: Path) -> None:
+    """FuseSoC finds the core; its lint is clean, and its simulation prints PASSED."""
+    toolchain.check_simulator("icarus")
+    generate(small_plan(), tmp_path)
+    name = re.findall("^name: (.*)$", (tmp_path / "joinery.core").read_text(), re.MULTILINE)[0]
+    assert re.fullmatch(r"joinery:generated:[a-z_]+:\d+\.\d+\.\d+", name)
+    fusesoc = shutil.which("fusesoc")
+    assert fusesoc is not None
+    for target, proof in (("lint", "V e r i l a t i o n   R e p o r t"), ("sim", "PASSED in ")):
+        done = subprocess.run(
+            [fusesoc, "--cores-root", ".", "run", "--target", target,
+             name],
+            cwd=tmp_path, env=toolchain.environment("verilator"), capture_output=True, text=True,
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert proof in said
+        assert "%Warning" not in said
+        assert "FAILED" not in said
+
+
+def test_bench_of_a_core_can_fail(tmp_path: Path) -> None:
+    generate(small_plan(), tmp_path)
+    broken = (tmp_path / "top_tb.v").read_text().replace("32'h4a4e5259", "32'h4a4e5258")
+    (tmp_path / "top_tb.v").write_text(broken)
+    command = ["iverilog", "-g2005", "-s", "top_tb", "-o", "tb", "top_tb.v", "top.v"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run(["vvp", "tb"], cwd=tmp_path, capture_output=True, text=True)
+    assert "FAILED: the identity is 4a4e5259" in done.stdout
+    assert "PASSED" not in done.stdout
+
+
+def test_connections_and_picture() -> None:
+    netlist = Netlist.of(shell_of(small_plan()))
+    edges = connections(netlist, "top.engine")
+    assert edges["core_*", "network"] > edges["network", "core_*"]
+    blocks = ["network", "core_*", "sequencer"]
+    order = layers(blocks, edges)
+    assert all(a < b for a, b in pairwise(order[name] for name in reversed(blocks)))
+    found = synthesize(netlist, "xcup")
+    drawn = draw("a <query>", netlist, found)
+    texts = [each.text for each in ElementTree.fromstring(drawn).iter() if each.text]
+    assert {"a <query>", "shell", "engine", "core × 2", "sequencer", "registers"} <= set(texts)
+
+
+def test_smaller_plan_has_cores_of_the_same_size() -> None:
+    large = plan(join_query(64, 33), "handshake", {"cores": 16})
+    small = smaller(large, 4)
+    assert small is not None
+    engine = small.build()
+    engine._MustUse__used = True
+    assert (engine.cores, engine.rows_left, engine.rows_right) == (4, 16, 12)
+    assert smaller(plan(join_query(64, 33), "handshake", {"cores": 4}), 4) is None
+    assert smaller(plan(join_query(64, 33), "nested_loop"), 4) is None
+
+
+def test_forecast_is_near_synthesis() -> None:
+    large = small_plan(12)
+    foretold, found = forecast(large, "xcup"), synthesize(shell_of(large), "xcup")
+    assert foretold.cores == 12
+    for kind in ("lut", "ff"):
+        assert abs(foretold.used[kind] / found.used[kind] - 1) <= 0.1
+    most = most_cores(foretold, CHIPS["alveo_u280"].device)
+    assert most is not None
+    assert 100 < most < 100_000
+
+
+def test_pins_need_only_the_signature_of_the_core() -> None:
+    core = BoardTop(shell_of(small_plan()), cycles_per_bit=20)
+    core._MustUse__used = True  # type: ignore[attr-defined]
+    core.shell._MustUse__used = core.shell.engine._MustUse__used = True  # type: ignore[attr-defined]
+    pins = BoardPins(BOARDS["ulx3s_85f"], 60e6, core)
+    pins._MustUse__used = True  # type: ignore[attr-defined]
+    assert len(pins.lights) == 1 + len(core.status.as_value())
