@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from joinery.link import BoardTop, LinkEnd, LinkShape
 from joinery.link.commands import Commands
 from joinery.link.frames import Deframer, Framer
-from joinery.link.protocol import ESCAPE, FLAG
+from joinery.link.protocol import ESCAPE, FLAG, Kind
 from joinery.link.registers import RegisterAccess
 from joinery.link.replies import Replies
 from joinery.link.sender import LinkSender
@@ -279,6 +279,107 @@ def test_any_damage_is_repaired(
     up: dict[int, tuple[str, int]],
 ) -> None:
     converse(to_board, to_host, BadLine(down), BadLine(up))
+
+
+def answers(lines: list[bytes], to_host: bytes = b"") -> tuple[bytes, list[bytes]]:
+    """Send each of ``lines`` to a board, wait for all that it answers, and return both streams."""
+    dut = LinkEnd(beat_bytes=5, row_bytes=300, shape=SMALL)
+    heard = bytearray()
+    reader, bodies = FrameReader(), []
+
+    async def bench(ctx: Any) -> None:
+        left = list(to_host)
+        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.o_line.ready, 1)
+        for number, line in enumerate(lines):
+            rest = list(line)
+            quiet = 0
+            while rest or quiet < 20:
+                ctx.set(dut.i_line.valid, bool(rest))
+                ctx.set(dut.i_line.payload, rest.pop(0) if rest else 0)
+                ctx.set(dut.i.valid, bool(left and number))
+                ctx.set(dut.i.p.data, left[0] if left else 0)
+                ctx.set(dut.i.p.last, 1)
+                if ctx.get(dut.i.valid) and ctx.get(dut.i.ready):
+                    left.pop(0)
+                if ctx.get(dut.o.valid):
+                    heard.append(ctx.get(dut.o.payload))
+                quiet += 1
+                if ctx.get(dut.o_line.valid):
+                    bodies.extend(reader.feed(bytes([ctx.get(dut.o_line.payload)])))
+                    quiet = 0
+                await ctx.tick()
+
+    simulate(dut, bench)
+    return bytes(heard), bodies
+
+
+OPEN = frame(bytes([Kind.OPEN, 1, 2, 3, 4]))
+
+
+def data(number: int, text: bytes) -> bytes:
+    return frame(bytes([Kind.DATA, number]) + text)
+
+
+def status(tick: int, base: int, *, wanted: int = 0, limit: int = 16) -> bytes:
+    return frame(bytes([Kind.STATUS, tick, base, limit, wanted]))
+
+
+def test_frames_count_once_and_only_where_there_is_room() -> None:
+    ahead, late = data(1, b"b"), data(0, b"a")
+    too_far, too_long, empty = data(8, b"x"), data(2, bytes(17)), data(2, b"")
+    lines = [OPEN, too_far, too_long, empty, ahead, ahead, late, late, ahead, data(2, b"c")]
+    heard, bodies = answers(lines)
+    assert heard == b"abc"
+    held = [(body[2], body[4]) for body in bodies if body[0] == Kind.STATUS]
+    # The number of the first frame that has not been used, and the slots that are filled.
+    assert held == [(0, 0), (0, 0), (0, 2), (0, 2), (0, 3), (2, 0), (2, 0), (2, 4)]
+
+
+def test_a_damaged_number_does_not_spoil_a_frame_that_waits() -> None:
+    spoiling = data(1, b"x")[:-2] + bytes([0x11, FLAG])
+    heard, _ = answers([OPEN, data(1, b"b"), spoiling, data(0, b"a")])
+    assert heard == b"ab"
+
+
+def frames_in(bodies: list[bytes]) -> dict[int, list[bytes]]:
+    """Return what each DATA frame said, each time that it was sent."""
+    frames: dict[int, list[bytes]] = {}
+    for body in bodies:
+        if body[0] == Kind.DATA:
+            frames.setdefault(body[1], []).append(body[2:])
+    return frames
+
+
+TEXT = bytes(range(32, 32 + 16 * 12))
+
+
+def test_frames_are_sent_again_when_they_are_wanted() -> None:
+    steps = [OPEN, status(1, 0), status(2, 0, wanted=0b10000001), status(3, 6),
+             status(4, 8, wanted=0b10), status(5, 9, wanted=0b10)]  # fmt: skip
+    frames = frames_in(answers(steps, TEXT)[1])
+    assert TEXT.startswith(b"".join(copies[0] for copies in frames.values()))
+    assert all(len(set(copies)) == 1 for copies in frames.values())
+    assert {number: len(copies) for number, copies in frames.items() if len(copies) > 1} == {
+        0: 2, 7: 2, 9: 3
+    }  # fmt: skip
+
+
+def test_frames_that_are_no_longer_wanted_are_forgotten() -> None:
+    """The slots are filled anew, and must not be taken for those that were wanted."""
+    steps = [OPEN, status(1, 0), status(2, 0, wanted=0xFF) + status(3, 8), status(4, 11)]
+    frames = frames_in(answers(steps, TEXT)[1])
+    assert list(frames) == list(range(len(frames)))
+    assert TEXT.startswith(b"".join(copies[0] for copies in frames.values()))
+    assert {number for number, copies in frames.items() if len(copies) > 1} <= {0, 1}
+
+
+def test_nothing_passes_before_a_session() -> None:
+    heard, bodies = answers([data(0, b"a"), status(1, 5, wanted=0xFF), OPEN, data(0, b"b")], b"z")
+    assert heard == b"b"
+    kinds = [body[0] for body in bodies]
+    assert kinds[:3] == [Kind.CLOSED, Kind.CLOSED, Kind.OPEN]
+    assert Kind.CLOSED not in kinds[3:]
 
 
 # ---------------------------------------------------------------------------------------------

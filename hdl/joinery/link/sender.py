@@ -108,7 +108,7 @@ class LinkSender(wiring.Component):
                         say(Kind.STATUS)
                     with m.Else():
                         say(Kind.CLOSED)
-                with m.Elif(outbox.new):
+                with m.Elif(outbox.new & self.session):
                     send()
             with m.State("answer"):
                 m.d.comb += [self.o.valid.eq(1), o.data.eq(text[:8]), o.end.eq(left == 0)]
