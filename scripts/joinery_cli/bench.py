@@ -29,6 +29,10 @@ BENCHES = {
         "joinery_cli.bench_handshake:bench_handshake",
         "the papers' experiments on handshake join, with a plot of each",
     ),
+    "mlq": (
+        "joinery_cli.bench_mlq:bench_mlq",
+        "multi-level queues over the paper's windows and memories, simulated and modelled",
+    ),
     "replay": (
         "joinery_cli.bench_replay:bench_generated",
         "how much faster the replay harness is than cocotb driving every cycle",
