@@ -89,7 +89,7 @@ def hierarchies(draw: st.DrawFn) -> tuple[list[Level], list[Any], int]:
     return levels, timing, rows
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_random_hierarchies(data: st.DataObject) -> None:
     levels, timing, most = data.draw(hierarchies())

@@ -33,6 +33,10 @@ BENCHES = {
         "joinery_cli.bench_handshake:bench_handshake",
         "the papers' experiments on handshake join, with a plot of each",
     ),
+    "mlq": (
+        "joinery_cli.bench_mlq:bench_mlq",
+        "multi-level queues over the paper's windows and memories, simulated and modelled",
+    ),
     "panes": (
         "joinery_cli.bench_panes:bench_panes",
         "pane-based aggregation and its baselines: cycles, latency and area, beside the paper's",

@@ -129,7 +129,7 @@ def run_queue(
         stall_in=stall_in,
         stall_out=stall_out,
         seed=seed,
-        idle=100 + queues.slots,
+        idle=300 + queues.slots,
         watch=settings,
     )
     windows: list[list[int]] = [[]]

@@ -179,7 +179,7 @@ class ModifyingChannel(_Channel):
 
     __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
 
-    PENDING = 8
+    PENDING = 16
 
     LEAST_ANSWERS = 32
     """Words that may be on their way, where bursts do not need more: as long as a DRAM takes."""

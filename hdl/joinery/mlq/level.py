@@ -251,14 +251,17 @@ class MemoryLevel(wiring.Component):
             m.d.comb += [target.valid.eq(o.valid & wanted), o.ready.eq(target.ready | ~wanted)]
             return o.p
 
-        kind = ModifyingChannel if queues.reads_first(level) else Channel
+        # Channels that write back are busy by turns: each must have enough to do meanwhile.
+        modifies = queues.reads_first(level)
+        kind = ModifyingChannel if modifies else Channel
+        ahead = 2 * ModifyingChannel.PENDING if modifies else self.depth
         for k in range(channels):
             m.submodules[f"channel_{k}"] = channel = kind(queues, level=level)
             m.submodules[f"operations_{k}"] = waiting = Queue(
-                channel_operation(queues, level), depth=self.depth
+                channel_operation(queues, level), depth=ahead
             )
             wiring.connect(m, waiting.o, channel.i)
-            queue(placer.o[k], channel.i_write, f"writes_{k}", 4)
+            queue(placer.o[k], channel.i_write, f"writes_{k}", ahead if modifies else 4)
             wiring.connect(m, channel.o, gatherer.i[k])
             wiring.connect(m, channel.port, wiring.flipped(self.ports[k]))
             operation = fork.o[k].p
