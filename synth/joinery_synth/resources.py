@@ -1,7 +1,6 @@
 """What each block of a design costs: a family's cells, as Yosys maps them."""
 
 import json
-import re
 import tempfile
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from .cache import cached
 from .families import FAMILIES, Family
 from .netlist import Netlist
 from .tools import run_yosys
+from .wires import group_of
 
 __all__ = ["RESOURCES", "Block", "Resources", "count_cells", "synthesize"]
 
@@ -146,7 +146,7 @@ def _blocks(netlist: Netlist, family: Family, own: Mapping[str, Mapping[str, int
     for path, module in [("top", "top"), *netlist.instances()]:
         if path.count(".") >= DEPTH or module not in own:
             continue
-        name = re.sub(r"_\d+$", "_*", path) if path != "top" else "shell"
+        name = group_of(path) if path != "top" else "shell"
         deepest = path.count(".") == DEPTH - 1
         plain = {kind: n for kind, n in own[module].items() if kind not in own}
         add(name, _total(module, own) if deepest else plain)
