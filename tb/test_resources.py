@@ -1,5 +1,6 @@
 """What designs cost: counts of families, blocks of a hierarchy, and results that are kept."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from click.testing import CliRunner, Result
 
 from joinery.units import place
+from joinery_cli.main import cli
 from joinery_synth import cache, resources
 from joinery_synth.families import FAMILIES
 from joinery_synth.netlist import Netlist
@@ -153,3 +156,40 @@ def test_unknown_target() -> None:
         match=r"^There is no target 'virtex'; these exist: xc7, xcup, ecp5, ice40, gowin$",
     ):
         synthesize(Netlist(""), "virtex")
+
+
+def test_command(tmp_path: Path) -> None:
+    """A table for people, JSON for scripts, a picture; and what can't be had."""
+
+    def run(*arguments: str) -> Result:
+        few = ["--set", "cores=2"]
+        return CliRunner().invoke(cli, ["synth", str(query), *few, *arguments])
+
+    query = tmp_path / "small.cql"
+    query.write_text(SMALL)
+    picture = tmp_path / "small.svg"
+    table = run("--target", "xcup", "--picture", str(picture))
+    assert table.exit_code == 0, table.output
+    assert "engine.core_*" in table.stdout
+    assert "blocks mapped one by one; Yosys 0." in table.stdout
+    assert picture.read_text().startswith("<svg")
+    found = json.loads(run("--target", "xcup", "--json").stdout)
+    assert found["parameters"]["cores"] == 2
+    assert found["used"]["ff"] == sum(block["used"]["ff"] for block in found["blocks"])
+    refused = run("--target", "ice40", "--route")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "joinery: place and route is for the target ecp5 alone, not ice40\n",
+    )
+    refused = run("--flat", "--picture", str(picture))
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "joinery: a picture shows blocks, which --flat does away with\n",
+    )
+
+
+SMALL = """\
+CREATE STREAM r (key UINT(4));
+CREATE STREAM s (key UINT(4));
+SELECT r.key FROM r [ROWS 4], s [ROWS 4] WHERE r.key = s.key
+"""

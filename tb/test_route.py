@@ -33,7 +33,7 @@ def test_a_small_design() -> None:
     found = route_design(Slow(), seed=1)
     assert 20 < found.fmax < 200
     assert 24 + 24 + 24 < found.used["TRELLIS_FF"] < found.available["TRELLIS_FF"]
-    assert found.ends[1].startswith("summer.found")
+    assert "found" in found.ends[1]
     total = sum(hop.logic + hop.routing for hop in found.path)
     assert abs(1000 / total - found.fmax) < 1
     assert route_design(Slow(), seed=1) == found

@@ -93,8 +93,10 @@ def _row(
 ) -> dict[str, Any]:
     small, large = (found[each].used for each in series.sizes)
     paper = series.paper.get(size)
-    slopes = {f"{kind}_per_{'unit'}": round((large[kind] - small[kind]) / step, 1)
-              for kind in ("lut", "ff", "bram")}  # fmt: skip
+    slopes = {
+        f"{kind}_per_unit": round((large[kind] - small[kind]) / step, 1)
+        for kind in ("lut", "ff", "bram")
+    }
     first, last = (series.paper.get(each) for each in series.sizes)
     return {
         "design": name,

@@ -118,7 +118,6 @@ def build_bitstream(
     from joinery_gen.verilog import to_verilog
     from joinery_synth.boards import BOARDS, cycles_per_bit, pll_of
     from joinery_synth.build import build_board, tool_versions
-    from joinery_synth.tools import ToolError
 
     entry: Board = BOARDS[board]
     pll = pll_of(entry, clock or entry.clock)
@@ -129,12 +128,7 @@ def build_bitstream(
     except ValueError as error:
         raise JoineryError(str(error)) from None
     with working(f"building {chosen.query.name} for {entry.what}"):
-        try:
-            built = build_board(
-                entry, core, out, clock=pll.frequency, to_verilog=to_verilog, seed=seed
-            )
-        except ToolError as error:
-            raise JoineryError(str(error)) from None
+        built = build_board(entry, core, out, clock=pll.frequency, to_verilog=to_verilog, seed=seed)
     about: dict[str, Any] = {
         "clock_mhz": round(built.clock / 1e6, 3),
         "baud": round(built.clock / bit),

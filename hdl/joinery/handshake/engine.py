@@ -66,8 +66,9 @@ class HandshakeJoin(JoinEngine):
     moved them there; at the end of the input, ``drain_steps`` empty steps bring the rest together.
     In a broadcast it is found at once.
 
-    Critical path: the predicate's longest stage, or the row multiplexer in front of it; with many
-    cores, ``room`` (an AND over all cores) and, in a broadcast, the fan-out of the probing rows.
+    Critical path: from the outlets of the cores through the choice of a merger of the network to
+    what it takes from; with rows of many columns, the predicate's longest stage; with many cores,
+    ``room`` (an AND over all cores) and, in a broadcast, the fan-out of the probing rows.
 
     Parameters
     ----------
