@@ -31,6 +31,8 @@ LINT_WAIVERS = {
     "WIDTHTRUNC": "Yosys compares with zero by a logical not",
 }
 
+SECOND_CLOCK = {"SYNCASYNCNET": "what resets a core on a board resets its second clock too"}
+
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     """Write the design into ``directory`` and return what ``top.json`` says.
@@ -59,7 +61,8 @@ def generate_board(
     except ValueError as error:
         _leave_unused(shell)
         raise JoineryError(f"{plan.query.name} has no board: {error}") from None
-    text = _header(plan) + _to_verilog(UnitLibrary().rtlil(board, "board"))
+    waivers = LINT_WAIVERS | (SECOND_CLOCK if shell.domains[1:] else {})
+    text = _header(plan, waivers) + _to_verilog(UnitLibrary().rtlil(board, "board"))
     link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
     top = {**_describe(plan, shell), "link": link}
     directory.mkdir(parents=True, exist_ok=True)
@@ -108,7 +111,7 @@ def _write(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _header(plan: Plan) -> str:
+def _header(plan: Plan, waivers: Mapping[str, str] = LINT_WAIVERS) -> str:
     """Say what the file is, and which of Verilator's warnings it has, and why."""
     settings = ", ".join(f"{name}={value}" for name, value in plan.parameters.items())
     lines = [
@@ -116,7 +119,7 @@ def _header(plan: Plan) -> str:
         f"// Written by Joinery {joinery.__version__}; top.json beside this file describes it.",
         "//",
         "// Clean in verilator --lint-only -Wall, but for:",
-        *(f"/* verilator lint_off {name} */ // {why}" for name, why in LINT_WAIVERS.items()),
+        *(f"/* verilator lint_off {name} */ // {why}" for name, why in waivers.items()),
     ]
     return "\n".join(lines) + "\n\n"
 
