@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import threading
 import time
 import tty
@@ -22,6 +23,7 @@ from joinery_gen.parse import parse
 from joinery_gen.query import JoineryError
 from joinery_tb.board_model import BoardModel
 from joinery_tb.simulated_board import SimulatedBoard
+from joinery_tb.toolchain import environment
 
 ROWS = 4
 QUERY = parse(
@@ -349,6 +351,18 @@ def test_a_board_is_the_same_bytes_each_time(tmp_path: Path) -> None:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert top["link"] == {"cycles_per_bit": 8, "slots": 8, "frame_bytes": 32}
     assert {**TOP, "link": top["link"]} == top
+
+
+@pytest.mark.parametrize("clock", ["same", "own"])
+def test_a_board_is_clean_verilog(tmp_path: Path, clock: str) -> None:
+    generate_board(
+        plan(QUERY, None, {"cores": 2, "merge_clock": clock}), tmp_path, cycles_per_bit=4
+    )
+    lint = ["verilator", "--lint-only", "-Wall", "--top-module", "board", "board.v"]
+    result = subprocess.run(
+        lint, cwd=tmp_path, env=environment("verilator"), capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_board_that_can_not_be(tmp_path: Path) -> None:

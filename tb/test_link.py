@@ -268,7 +268,7 @@ plans = st.dictionaries(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.binary(max_size=60), st.binary(max_size=60), plans, plans)
 @example(bytes(60), bytes(60), dict.fromkeys(range(0, 250, 12), ("drop", 0)), {})
 @example(bytes(60), bytes(60), {}, dict.fromkeys(range(0, 250, 12), ("double", 0)))

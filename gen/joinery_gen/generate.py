@@ -18,7 +18,7 @@ from joinery.units import UnitLibrary
 from .core_file import core_files
 from .engines import Plan
 from .query import JoineryError
-from .verilog import header_lines, to_verilog
+from .verilog import LINT_WAIVERS, header_lines, to_verilog
 
 __all__ = [
     "describe",
@@ -26,6 +26,8 @@ __all__ = [
     "generate_board",
     "shell_of",
 ]
+
+SECOND_CLOCK = {"SYNCASYNCNET": "what resets a core on a board resets its second clock too"}
 
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
@@ -59,7 +61,8 @@ def generate_board(
     except ValueError as error:
         _leave_unused(shell)
         raise JoineryError(f"{plan.query.name} has no board: {error}") from None
-    text = _header(plan) + to_verilog(UnitLibrary().rtlil(board, "board"))
+    waivers = LINT_WAIVERS | (SECOND_CLOCK if shell.domains[1:] else {})
+    text = _header(plan, waivers) + to_verilog(UnitLibrary().rtlil(board, "board"))
     link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
     top = {**_describe(plan, shell), "link": link}
     directory.mkdir(parents=True, exist_ok=True)
@@ -110,7 +113,7 @@ def _write(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _header(plan: Plan) -> str:
+def _header(plan: Plan, waivers: Mapping[str, str] = LINT_WAIVERS) -> str:
     """Say what the file is, and which of Verilator's warnings it has, and why."""
     settings = ", ".join(f"{name}={value}" for name, value in plan.parameters.items())
     lines = [
@@ -118,7 +121,7 @@ def _header(plan: Plan) -> str:
         f"// Written by Joinery {joinery.__version__}; top.json beside this file describes it.",
         "//",
         "// Clean in verilator --lint-only -Wall, but for:",
-        *header_lines(),
+        *header_lines(waivers),
     ]
     return "\n".join(lines) + "\n\n"
 

@@ -80,6 +80,8 @@ class Replies(wiring.Component):
         place = Signal(range(self.row_bytes))
         marks = Signal(GROUP)
         moved = Signal()
+        last_group = (self.row_bytes - 1) // GROUP * GROUP
+        in_last_group = place >= last_group if last_group else Const(1)
         m.d.comb += [moved.eq(self.o.valid & self.o.ready), to_send.eq(rows.valid & ~done)]
 
         def say(op: Op) -> None:
@@ -123,13 +125,13 @@ class Replies(wiring.Component):
                 # The byte of marks is the last one if all that is left are zeros.
                 size = min(GROUP, self.row_bytes)
                 found = Cat(row[8 * k : 8 * k + 8].any() for k in range(size))
-                final = (place >= (self.row_bytes - 1) // GROUP * GROUP) & (found == 0)
+                final = in_last_group & (found == 0)
                 m.d.comb += [self.o.valid.eq(1), o.data.eq(found), o.last.eq(final)]
                 with m.If(moved):
                     m.d.sync += marks.eq(found)
                     m.next = "bytes"
             with m.State("bytes"):
-                final = (place >= (self.row_bytes - 1) // GROUP * GROUP) & (marks[1:] == 0)
+                final = in_last_group & (marks[1:] == 0)
                 m.d.comb += [self.o.valid.eq(marks[0]), o.data.eq(row), o.last.eq(final)]
                 with m.If(moved | ~marks[0]):
                     m.d.sync += [row.eq(row >> 8), marks.eq(marks >> 1), place.eq(place + 1)]
