@@ -211,7 +211,9 @@ def _report(query: JoinQuery, source: Feed, host: Host, sink: _Sink) -> RunRepor
                 **vars(info),
                 "parts": each.parts,
                 "cycles": each.counters["cycles"],
+                "batches": each.counters["batches"],
                 "window_tuples": each.counters["window_tuples"],
+                "results": each.counters["results"],
             }
             for info, each in zip(host.pipelines, totals, strict=True)
         ],

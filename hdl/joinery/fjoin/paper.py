@@ -191,6 +191,12 @@ class FJoinPaper(wiring.Component):
             }
         )
 
+    @property
+    def predicted(self) -> dict[str, int]:
+        """Cycles of the parts of a task; matches may take more."""
+        units = self.shape.units
+        return {"per_window_tuple": 2, "per_batch": 2 * units, "load": units + 1, "latency": units}
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = self.shape

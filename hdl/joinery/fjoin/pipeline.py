@@ -103,6 +103,17 @@ class FJoinPipeline(wiring.Component):
             }
         )
 
+    @property
+    def predicted(self) -> dict[str, int]:
+        """Cycles of the parts of a task; matches may take more."""
+        shape = self.shape
+        return {
+            "per_window_tuple": 1,
+            "per_batch": shape.slots + 1,
+            "load": shape.units + 1,
+            "latency": shape.flight_cycles + 8,
+        }
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = self.shape
