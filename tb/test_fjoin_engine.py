@@ -15,7 +15,7 @@ from joinery_cli.main import cli
 from joinery_cli.verify import Verification, verify
 from joinery_gen.engines import plan
 from joinery_gen.generate import generate
-from joinery_gen.parse import parse_text
+from joinery_gen.parse import parse
 from joinery_gen.query import JoineryError, Query
 from test_generated import lint
 
@@ -50,7 +50,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def query() -> Query:
-    return parse_text(TEXT, name="small")
+    return parse(TEXT, name="small")
 
 
 def data_of(shop: Path) -> list[str]:
@@ -61,7 +61,7 @@ def test_default_of_time_windows() -> None:
     chosen = plan(query())
     assert chosen.engine == "fjoin"
     assert (chosen.parameters["units_left"], chosen.parameters["time_bits"]) == (64, 32)
-    far = plan(parse_text(TEXT.replace("9 SECONDS", "9999999999 SECONDS"), name="far"))
+    far = plan(parse(TEXT.replace("9 SECONDS", "9999999999 SECONDS"), name="far"))
     assert far.parameters["time_bits"] == 36
 
 
@@ -82,9 +82,11 @@ def test_top_says_what_a_host_needs(shop: Path) -> None:
     assert top["pipelines"] == [{"side": "left", "units": 4}, {"side": "right", "units": 6}]
     assert top["records"]["left"]["stride"] == 7
     assert top["predicted"] == {
-        "cycles": {"per_window_tuple": 1, "per_batch": 3, "load": 7, "latency": 13},
-        "resources": {"units": 10, "results_per_cycle": 4, "bytes_left": 7, "bytes_right": 7},
-    }
+        "cycles": {
+            "per_window_tuple": 1, "per_batch": 3, "load": 7, "latency": 13, "matches_per_cycle": 2
+        },
+        "resources": {"units": 10, "bytes_left": 7, "bytes_right": 7},
+    }  # fmt: skip
     names = [register["name"] for register in top["registers"]]
     assert names[:4] == ["identity", "version", "query_hash_lo", "query_hash_hi"]
     assert {"errors", "p0_command", "p1_cycles_hi"} <= set(names)
@@ -122,15 +124,21 @@ def test_verify_with_stalls_and_sources(shop: Path, spark: Any) -> None:
 
 
 def test_a_fault_in_the_verilog_is_found(shop: Path, spark: Any, tmp_path: Path) -> None:
-    """A card that takes the parts of an address for its name gives rows that are not there."""
+    """Units that compare all bits of an item but the lowest find pairs that are none."""
     broken = tmp_path / "design"
     shutil.copytree(shop / "fjoin", broken)
     text = (broken / "top.v").read_text()
-    changed, count = re.subn(r"(assign \S*found\S* = )(\S+ ==)", r"\1~\2", text)
-    assert count
-    (broken / "top.v").write_text(changed)
+    assert "i[15:0] == i[31:16]" in text
+    (broken / "top.v").write_text(text.replace("i[15:0] == i[31:16]", "i[15:1] == i[31:17]"))
     (found,) = verify(query(), data_of(shop), verilog=broken, spark=spark)
-    assert found.verdict in ("different", "failed")
+    assert (found.verdict, found.missing, found.duplicated) == ("different", 0, 0)
+    assert (found.extra or 0) > 100
+
+
+def test_settings_of_a_finished_design(shop: Path) -> None:
+    error = "The design in .* has its engine and parameters already; leave out --engine and --set"
+    with pytest.raises(JoineryError, match=f"^{error}$"):
+        verify(query(), data_of(shop), verilog=shop / "fjoin", settings={"lanes": 4, "batch": 9})
 
 
 @pytest.fixture
@@ -139,10 +147,16 @@ def run(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     return lambda *arguments: CliRunner().invoke(cli, list(map(str, arguments)))
 
 
+def given(shop: Path, **settings: int | str) -> list[str]:
+    data = [word for each in data_of(shop) for word in ("--data", each)]
+    return data + [
+        word for each in settings.items() for word in ("--set", "=".join(map(str, each)))
+    ]
+
+
 def test_sim(run: Callable[..., Result], shop: Path) -> None:
-    given = [word for each in data_of(shop) for word in ("--data", each)]
-    given += [word for name, value in ENGINES["fjoin"].items() for word in ("--set", f"{name}={value}")]
-    done = run("sim", "small.cql", *given, "-o", "out.parquet", "--json")
+    options = given(shop, **ENGINES["fjoin"])
+    done = run("sim", "small.cql", *options, "-o", "out.parquet", "--json")
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["tuples_in"], found["simulator"]) == (220, "verilator")
@@ -151,10 +165,9 @@ def test_sim(run: Callable[..., Result], shop: Path) -> None:
 
 
 def test_refuses_icarus(run: Callable[..., Result], shop: Path) -> None:
-    given = [word for each in data_of(shop) for word in ("--data", each)]
     error = "A card runs in verilator only, where its memory is; leave out --sim icarus"
     for command in (["verify", "small.cql"], ["sim", "small.cql", "-o", "rows.parquet"]):
-        done = run(*command, *given, "--sim", "icarus")
+        done = run(*command, *given(shop), "--sim", "icarus")
         assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"joinery: {error}")
 
 

@@ -47,14 +47,17 @@ def predict_cycles(top: Mapping[str, Any], prepared: Path | str, golden: Path | 
 def predict_card_cycles(top: Mapping[str, Any], pipelines: Iterable[Mapping[str, int]]) -> int:
     """Return the cycles of the pipeline of a card that needs most for the tasks it was given.
 
-    ``pipelines`` has what each was told: ``parts``, its tasks, their ``batches``, and
-    ``window_tuples``, once for each batch they meet. Neither the host nor memory takes time, and
-    results wait nowhere.
+    ``pipelines`` has what each did: ``parts``, its tasks; their ``batches``; ``window_tuples``,
+    once for each batch they met; and ``matches``, wanted or not. Neither the host nor memory takes
+    time.
     """
     cycles = top["predicted"]["cycles"]
     return max(
-        each["window_tuples"] * cycles["per_window_tuple"]
-        + each["batches"] * cycles["per_batch"]
+        max(
+            each["window_tuples"] * cycles["per_window_tuple"]
+            + each["batches"] * cycles["per_batch"],
+            -(-each["matches"] // cycles["matches_per_cycle"]),
+        )
         + each["parts"] * (cycles["load"] + cycles["latency"])
         for each in pipelines
     )

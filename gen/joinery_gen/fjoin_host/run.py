@@ -213,7 +213,9 @@ def _report(query: JoinQuery, source: Feed, host: Host, sink: _Sink) -> RunRepor
                 "cycles": each.counters["cycles"],
                 "batches": each.counters["batches"],
                 "window_tuples": each.counters["window_tuples"],
-                "results": each.counters["results"],
+                "matches": sum(
+                    each.counters[name] for name in ("results", "rejected_order", "rejected_time")
+                ),
             }
             for info, each in zip(host.pipelines, totals, strict=True)
         ],

@@ -127,7 +127,6 @@ class FJoinCard(Shell):
             "cycles": {name: max(each[name] for each in cycles) for name in cycles[0]},
             "resources": {
                 "units": sum(shape.units for shape in shapes),
-                "results_per_cycle": sum(shape.lanes for shape in shapes),
                 "bytes_left": left,
                 "bytes_right": right,
             },

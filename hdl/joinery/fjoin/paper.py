@@ -193,9 +193,15 @@ class FJoinPaper(wiring.Component):
 
     @property
     def predicted(self) -> dict[str, int]:
-        """Cycles of the parts of a task; matches may take more."""
+        """Cycles of the parts of a task, and how many matches leave in one."""
         units = self.shape.units
-        return {"per_window_tuple": 2, "per_batch": 2 * units, "load": units + 1, "latency": units}
+        return {
+            "per_window_tuple": 2,
+            "per_batch": 2 * units,
+            "load": units + 1,
+            "latency": units,
+            "matches_per_cycle": 1,
+        }
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
