@@ -75,7 +75,8 @@ WRONG_INPUT = {
     ),
     "future engine": (
         ["plan", "average.cql", "--engine", "mlq"],
-        "engine mlq does not exist yet; these do: handshake, nested_loop, panes, wid, glacier",
+        "engine mlq does not exist yet; these do: handshake, nested_loop, fjoin, fjoin_paper, "
+        "panes, wid, glacier",
     ),
     "engine for another window": (
         ["plan", "average.cql", "--engine", "handshake"],

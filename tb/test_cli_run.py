@@ -116,19 +116,22 @@ def test_the_clock_is_only_for_the_eyes(run: Run) -> None:
     assert fast["latency_us"] == pytest.approx(slow["latency_us"] / 2, abs=0.1)
 
 
+PARAMETERS = (
+    "lanes, cluster, units_left, units_right, id_bits, time_bits, ops_per_stage, word_bytes, "
+    "address_bits, burst"
+)
+
+
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        (["cores=4"], "run has no parameter 'cores'; `joinery run --help` lists all"),
-        (
-            ["sources_left=4"],
-            "run has no parameter 'sources_left'; `joinery run --help` lists all",
-        ),
+        (["cores=4"], f"engine fjoin has no parameter 'cores'; it has {PARAMETERS}"),
+        (["sources_left=4"], f"engine fjoin has no parameter 'sources_left'; it has {PARAMETERS}"),
         (["batch=many"], "batch must be a whole number, not 'many'"),
-        (["id_bits=few"], "id_bits must be a whole number, not 'few'"),
-        (["units_left=0"], "units_left must be at least 1, not 0"),
+        (["id_bits=few"], "engine fjoin: id_bits must be a whole number, not 'few'"),
+        (["units_left=0"], "engine fjoin: Pipeline units must be a positive integer, not 0"),
         (["batch=0"], "batch must be at least 1, not 0"),
-        (["id_bits=40"], "Ids have 2 to 32 bits, not 40"),
+        (["id_bits=40"], "engine fjoin: Ids on a card have 2 to 32 bits, not 40"),
     ],
 )
 def test_refuses_settings(run: Run, settings: list[str], error: str) -> None:
@@ -139,10 +142,13 @@ def test_refuses_settings(run: Run, settings: list[str], error: str) -> None:
 def test_refuses_other_queries(run: Run) -> None:
     Path("rows.cql").write_text(re.sub(r"\[RANGE[^]]*\]", "[ROWS 9]", QUERY))
     done = run("run", "rows.cql", *DATA)
-    error = "A card joins time windows, [RANGE ...]; this query's are of rows"
+    error = "engine fjoin takes a join over time windows, and rows is a join over row windows"
     assert (done.exit_code, done.stderr) == (2, f"joinery: {error}\n")
     done = run("run", "ubsn_count", "--data", "trades=orders.csv")
-    error = "ubsn_count is an aggregate, and a card joins two streams"
+    error = (
+        "engine fjoin takes a join over time windows, and ubsn_count is an aggregate over time "
+        "windows"
+    )
     assert (done.exit_code, done.stderr) == (2, f"joinery: {error}\n")
 
 

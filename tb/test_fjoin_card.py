@@ -35,6 +35,10 @@ def card_of(**parameters: Any) -> FJoinCard:
     return FJoinCard(pair, pipelines=[("left", 5), ("right", 8)], cluster=3, **settings)
 
 
+SHAPES = [each.pipeline.shape for each in card_of().pipelines]
+"""They are the same for any number of lanes, as far as a test needs them."""
+
+
 def pack(record: dict[str, Any], rows: Sequence[Row]) -> bytes:
     """Records as they lie in memory."""
     words = []
@@ -63,7 +67,7 @@ def make_task(
     device: SimulatedCard, pipeline: int, batch: Batch, shift: int, **more: int
 ) -> CardTask:
     """Put a task into memory, with its window ``shift`` words into a ring that just holds it."""
-    records = device.card.described["records"]
+    records = device.facts.records
     side = device.pipelines[pipeline].side
     other = {"left": "right", "right": "left"}[side]
     device.write(STREAM, pack(records[side], batch.stream))
@@ -110,11 +114,20 @@ def finish(device: SimulatedCard, pipeline: int, capacity: int) -> "tuple[Counte
         device.resume(pipeline, address, capacity)
 
 
-@pytest.fixture(scope="module", params=[(1, 0.0), (1, 0.7), (2, 0.3)], ids=str)
+CARDS: dict[str, tuple[dict[str, Any], float]] = {
+    "one lane": ({}, 0.0),
+    "stalls": ({}, 0.7),
+    "two lanes": ({"lanes": 2}, 0.3),
+    "paper": ({"paper": True}, 0.3),
+}
+"""Parameters, and how often the channels of memory pause."""
+
+
+@pytest.fixture(scope="module", params=CARDS)
 def device(request: pytest.FixtureRequest) -> Iterator[SimulatedCard]:
-    lanes, chance = request.param
+    parameters, chance = CARDS[request.param]
     stalls = dict.fromkeys(CHANNELS, chance)
-    card = card_of(lanes=lanes)
+    card = card_of(**parameters)
     with SimulatedCard(card, memory_bytes=1 << 16, latency=7, stalls=stalls) as opened:
         yield opened
 
@@ -122,7 +135,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[SimulatedCard]:
 def batch_of(device: SimulatedCard, pipeline: int, sizes: tuple[int, int], seed: int) -> Batch:
     rng = random.Random(seed)
     ranges = {"x": (-64, 63), "y": (0, 100)}
-    shape = device.card.pipelines[pipeline].pipeline.shape
+    shape = SHAPES[pipeline]
     return random_batches(
         shape, [sizes], rng=rng, value=lambda role, name: rng.randint(*ranges[name]),
         first_id=rng.randrange(1024), disorder=300,
@@ -130,7 +143,7 @@ def batch_of(device: SimulatedCard, pipeline: int, sizes: tuple[int, int], seed:
 
 
 def check(device: SimulatedCard, pipeline: int, batch: Batch, capacity: int, shift: int) -> None:
-    shape = device.card.pipelines[pipeline].pipeline.shape
+    shape = SHAPES[pipeline]
     if device.status(pipeline).state != "done":
         device.abort(pipeline)  # what a failure before this has left
     task = make_task(device, pipeline, batch, shift, result_capacity=capacity)
@@ -151,7 +164,7 @@ def check(device: SimulatedCard, pipeline: int, batch: Batch, capacity: int, shi
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     pipeline=st.integers(0, 1),
     stream=st.integers(1, 17),
@@ -181,7 +194,7 @@ def test_batches_of_every_size(device: SimulatedCard, pipeline: int) -> None:
             check(device, pipeline, batch_of(device, pipeline, (count, window), count), 9, 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(cycles=st.integers(0, 400), seed=st.integers(0, 100), capacity=st.sampled_from([3, 100]))
 def test_abort_and_restart(device: SimulatedCard, cycles: int, seed: int, capacity: int) -> None:
     """A task that is cut off anywhere leaves nothing behind for the next one."""
@@ -239,7 +252,7 @@ def test_registers_and_records() -> None:
     names = [register.name for register in card.registers]
     assert len(set(names)) == len(names)
     assert {"p0_command", "p1_state", "p1_cycles_hi"} <= set(names)
-    records = card.described["records"]
+    records = card.describe()["records"]
     assert records["left"] == {
         "word_bytes": 32, "stride": 5, "per_word": 6,
         "fields": [

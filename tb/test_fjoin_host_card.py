@@ -29,7 +29,7 @@ def device(card: FJoinCard) -> Iterator[SimulatedCard]:
 
 
 def test_card_and_host_agree_on_records(card: FJoinCard) -> None:
-    assert card.described["records"] == LAYOUT.as_dict()
+    assert card.describe()["records"] == LAYOUT.as_dict()
 
 
 @pytest.mark.parametrize("results", [4, None])

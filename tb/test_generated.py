@@ -124,13 +124,15 @@ def test_icarus_has_nothing_to_say(linted: dict[str, Path], name: str, standard:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-ENGINES = "handshake, nested_loop, panes, wid, glacier"
+ENGINES = "handshake, nested_loop, fjoin, fjoin_paper, panes, wid, glacier"
 
 
 @pytest.mark.parametrize(
     ("engine", "settings", "message"),
     [
-        ("fjoin", {}, rf"engine fjoin does not exist yet; these do: {ENGINES}"),
+        ("mlq", {}, rf"engine mlq does not exist yet; these do: {ENGINES}"),
+        ("fjoin", {}, r"engine fjoin takes a join over time windows, and test is a join over row "
+                      r"windows"),
         ("handshak", {}, rf"There is no engine 'handshak'; these exist: {ENGINES}\. "
                          r"Did you mean handshake\?"),
         ("handshake", {"core": 4}, r"engine handshake has no parameter 'core'; it has cores, "

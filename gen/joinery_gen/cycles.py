@@ -8,7 +8,7 @@ an estimate.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from joinery.handshake import core_of_left, core_of_right
 from joinery.stream import MergeTree
 
-__all__ = ["predict_cycles"]
+__all__ = ["predict_card_cycles", "predict_cycles"]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -42,6 +42,25 @@ def predict_cycles(top: Mapping[str, Any], prepared: Path | str, golden: Path | 
     steps = Steps(timing, *(table[0].to_numpy() for table in arrivals))
     finds = steps.finds(*(column.to_numpy() for column in pairs.columns))
     return Run(timing).cycles(steps.cost.tolist(), finds)
+
+
+def predict_card_cycles(top: Mapping[str, Any], pipelines: Iterable[Mapping[str, int]]) -> int:
+    """Return the cycles of the pipeline of a card that needs most for the tasks it was given.
+
+    ``pipelines`` has what each did: ``parts``, its tasks; their ``batches``; ``window_tuples``,
+    once for each batch they met; and ``matches``, wanted or not. Neither the host nor memory takes
+    time.
+    """
+    cycles = top["predicted"]["cycles"]
+    return max(
+        max(
+            each["window_tuples"] * cycles["per_window_tuple"]
+            + each["batches"] * cycles["per_batch"],
+            -(-each["matches"] // cycles["matches_per_cycle"]),
+        )
+        + each["parts"] * (cycles["load"] + cycles["latency"])
+        for each in pipelines
+    )
 
 
 class Steps:

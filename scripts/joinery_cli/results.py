@@ -28,6 +28,7 @@ from .common import (
     sim_options,
     stderr_console,
 )
+from .hosted import HostOptions, check_design_simulator, simulate_design
 
 if TYPE_CHECKING:
     from joinery_gen.compare import Comparison, Difference
@@ -88,13 +89,15 @@ def sim_command(
       joinery sim my.cql --data r=left.csv --data s=right.csv -o out.parquet --sim icarus
     """
     from joinery_gen.at_run import change
-    from joinery_gen.engines import plan
+    from joinery_gen.engines import engine_for, plan
     from joinery_gen.generate import generate
-    from joinery_tb.replay import simulate
-    from joinery_tb.toolchain import check_simulator
+    from joinery_tb.design import Design
 
-    chosen = plan(read_query(query), engine, settings)
-    check_simulator(sim)
+    parsed = read_query(query)
+    name, entry = engine_for(parsed, engine)
+    told = HostOptions.take(settings if entry.host else {})
+    chosen = plan(parsed, name, told.rest if entry.host else settings)
+    check_design_simulator(name, sim)
     if chosen.query.more:
         check_rows_folder(out)
     else:
@@ -102,10 +105,12 @@ def sim_command(
     with scratch(out) as folder:
         prepared = prepare_input(chosen.query, folder / "input", **input_options)
         top = generate(chosen, folder / "design")
-        report = simulate(
-            folder / "design",
+        report = simulate_design(
+            chosen.query,
+            Design(folder / "design"),
             prepared.folder,
             out,
+            options=told,
             writes=change(chosen.query, top, at_run)[1],
             sim=sim,
             stall_in=stall_in,

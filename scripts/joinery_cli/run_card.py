@@ -2,11 +2,10 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,22 +22,13 @@ from .common import (
     say,
     set_option,
 )
+from .hosted import HostOptions
 from .results import check_rows_file, prepare_input
 
 if TYPE_CHECKING:
-    from joinery.join import JoinPair
-    from joinery_gen.fjoin_host import (
-        CardLayout,
-        Device,
-        FeedSettings,
-        HostSettings,
-        Progress,
-        RunReport,
-        Side,
-    )
-    from joinery_gen.query import JoinQuery, Query
-
-Made = TypeVar("Made", bound="FeedSettings | HostSettings")
+    from joinery_gen.engines import Plan
+    from joinery_gen.fjoin_host import Progress, RunReport
+    from joinery_tb.card import OpenCard
 
 MEGA = 1e6
 STEPS = 10
@@ -81,8 +71,8 @@ def run_card_command(
 
     The host keeps the card busy and its rows complete and in order, and tells throughput and
     latency as it goes. With --port the data goes through a board instead; see `joinery run --port
-    sim --help`. --set takes the parameters of the card (units_left, units_right, lanes,
-    id_bits, time_bits), of the host (window_left, window_right, slice_tuples, stream_tuples,
+    sim --help`. --set takes the parameters of the card, which `joinery plan QUERY --engine fjoin`
+    shows, of the host (window_left, window_right, slice_tuples, stream_tuples,
     result_tuples, backlog) and of the way the tuples arrive (sources per stream, batch of tuples
     that make a task, signal_every so many tuples, disorder by which a tuple is held up at most,
     seed).
@@ -92,118 +82,48 @@ def run_card_command(
       joinery run gen/queries/order_taxi.cql --data taxi --limit 20000
       joinery run my.cql --data r=r.csv --data s=s.csv --set sources=4 -o out.parquet
     """
-    from joinery_gen.fjoin_host import FeedSettings, HostSettings, card_pair, run_prepared
+    from joinery_gen.engines import plan
+    from joinery_tb.card import run_card
 
     parsed = read_query(query)
     if out is not None:
         check_rows_file(out)
-    rest = dict(settings)
-    feed, host = _take(FeedSettings, rest), _take(HostSettings, rest)
-    parameters = card_parameters(rest)
-    pair = card_pair(body_of(parsed))
+    told = HostOptions.take(settings)
+    chosen = plan(parsed, "fjoin", told.rest)
     with tempfile.TemporaryDirectory(prefix="joinery-") as folder:
         prepared = prepare_input(parsed, Path(folder, "input"), **input_options)
-        with open_card(pair, sim, parameters) as card, _live(frequency) as watch:
-            report = run_prepared(
-                parsed,
-                prepared.folder,
-                out,
-                card.device,
-                card.layout,
-                feed=feed,
-                settings=host,
-                facts={"parameters": parameters, "versions": {}, "simulator": sim},
-                watch=watch,
-            )
-    about = {"query": parsed.name, "engine": "fjoin", "simulator": sim, "out": out}
-    found = {**about, "parameters": parameters, **report.as_dict(), **rates(report, frequency)}
+        with _lend_card(chosen, sim, Path(folder, "design")) as card, _live(frequency) as watch:
+            report = run_card(
+                parsed, card, prepared.folder, out, feed=told.feed, host=told.host, watch=watch
+            ).run
+    about: dict[str, Any] = {
+        "query": parsed.name,
+        "engine": chosen.engine,
+        "simulator": sim,
+        "out": out,
+    }
+    about["parameters"] = dict(chosen.parameters)
+    found = {**about, **report.as_dict(), **rates(report, frequency)}
     if as_json:
         print_json(found)
     else:
         _print(found)
 
 
-@dataclass(frozen=True)
-class OpenCard:
-    """A card, and the records in its memory."""
-
-    device: "Device"
-    layout: "CardLayout"
-
-
-CARD = {"units_left": 64, "units_right": 64, "lanes": 1, "id_bits": 32, "time_bits": 32}
-"""The parameters of a card, and their defaults."""
-
-
-def body_of(query: "Query") -> "JoinQuery":
-    from joinery_gen.query import JoineryError, JoinQuery
-
-    if not isinstance(query.body, JoinQuery):
-        raise JoineryError(f"{query.name} is an aggregate, and a card joins two streams")
-    return query.body
-
-
-def card_parameters(settings: Settings) -> dict[str, int]:
-    """Return the parameters of a card, of which ``settings`` has some."""
-    from joinery_gen.query import JoineryError
-
-    parameters = dict(CARD)
-    for name, value in settings.items():
-        if name not in parameters:
-            raise JoineryError(f"run has no parameter {name!r}; `joinery run --help` lists all")
-        parameters[name] = _whole(name, value)
-        if parameters[name] < 1:
-            raise JoineryError(f"{name} must be at least 1, not {value}")
-    return parameters
-
-
 @contextmanager
-def open_card(pair: "JoinPair", sim: str, parameters: Mapping[str, int]) -> Iterator[OpenCard]:
-    """Lend a card with a pipeline for each side."""
-    from joinery.fjoin import FJoinCard
-    from joinery_gen.fjoin_host import CardLayout, ModelDevice, PipelineInfo
-    from joinery_gen.query import JoineryError
-    from joinery_tb.card import SimulatedCard
+def _lend_card(chosen: "Plan", sim: str, folder: Path) -> "Iterator[OpenCard]":
+    from joinery_gen.generate import describe, generate
+    from joinery_tb.card import open_card, open_model
+    from joinery_tb.design import Design
     from joinery_tb.toolchain import check_simulator
 
-    layout = CardLayout.of_pair(
-        pair, id_bits=parameters["id_bits"], time_bits=parameters["time_bits"]
-    )
-    sides: tuple[Side, Side] = ("left", "right")
-    pipelines = [(side, parameters[f"units_{side}"]) for side in sides]
     if sim == "model":
-        yield OpenCard(
-            ModelDevice(pair, layout, [PipelineInfo(*each) for each in pipelines]), layout
-        )
+        yield open_model(chosen.query, describe(chosen))
         return
     check_simulator(sim)
-    try:
-        card = FJoinCard(
-            pair,
-            pipelines=pipelines,
-            lanes=parameters["lanes"],
-            id_bits=parameters["id_bits"],
-            time_bits=parameters["time_bits"],
-        )
-    except ValueError as error:
-        raise JoineryError(f"engine fjoin: {error}") from None
-    with SimulatedCard(card) as device:
-        yield OpenCard(device, CardLayout.from_dict(card.described["records"]))
-
-
-def _take(kind: type[Made], settings: Settings) -> Made:
-    """Make a dataclass of those settings that are its own, and leave the others."""
-    names = {each.name for each in fields(kind)} - {"sources_left", "sources_right"}
-    mine = {name: _whole(name, settings.pop(name)) for name in names & settings.keys()}
-    return kind(**mine)
-
-
-def _whole(name: str, value: int | str) -> int:
-    from joinery_gen.query import JoineryError
-
-    if not isinstance(value, int):
-        raise JoineryError(f"{name} must be a whole number, not {value!r}")
-    return value
+    generate(chosen, folder)
+    with open_card(Design(folder)) as card:
+        yield card
 
 
 # Telling.

@@ -26,6 +26,7 @@ from .common import (
     show_option,
     sim_options,
 )
+from .hosted import HostOptions, check_design_simulator, has_host, simulate_design
 from .results import prepare_input, print_differences
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Verification:
 
     ``verdict`` is ``equal`` or ``different`` (rows or late tuples), or ``failed`` where the design
     misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
-    for a run that the cycle model does not know: with stalls, refused tuples or a second clock.
+    for a run that the cycle model does not know: with stalls, refused tuples or a second clock. Of
+    a card it is what the busiest pipeline needs, without memory and host.
     Where tuples were refused, the rows are held against those of the accepted ones. A query file
     with several SELECTs has a verification for each; they share the design and its run.
     """
@@ -114,25 +116,25 @@ def verify(
     ``order_by``, ``on_bad_row``, ``limit`` and ``punctuation``.
     """
     from joinery_gen.at_run import change
+    from joinery_gen.fjoin_host import DeviceError
     from joinery_tb.design import DesignError
-    from joinery_tb.replay import simulate
-    from joinery_tb.toolchain import check_simulator
 
-    check_simulator(sim)
     steps = _Steps(query.name)
     with _folder(keep) as folder:
         with steps("generate"):
-            design = _design(query, engine, settings, verilog, folder / "design")
+            design, options = _design(query, engine, settings or {}, verilog, sim, folder)
         meant, writes = change(query, design.top, at_run or {})
         with steps("prepare"):
             prepared = prepare_input(query, folder / "input", data=data, **input_options)
         found = [_start(part, design, prepared, sim, steps, at_run or {}) for part in meant.parts]
         try:
             with steps("simulate"):
-                report = simulate(
-                    design.directory,
+                report = simulate_design(
+                    query,
+                    design,
                     prepared.folder,
                     folder / "out.parquet",
+                    options=options,
                     accepted=folder / "accepted",
                     writes=writes,
                     sim=sim,
@@ -140,7 +142,7 @@ def verify(
                     stall_out=stall_out,
                     seed=seed,
                 )
-        except DesignError as error:
+        except (DesignError, DeviceError) as error:
             for one in found:
                 one.error = str(error)
             return found
@@ -176,6 +178,7 @@ class _Run:
         from joinery_gen.compare import compare
         from joinery_gen.cycles import predict_cycles
         from joinery_gen.golden import run_golden
+        from joinery_tb.card import CardReport
         from joinery_tb.words import result_files
 
         registers = self.report.replay.registers
@@ -187,7 +190,9 @@ class _Run:
             truth = run_golden(query, accepted, golden, master=master, spark=spark)
         with self.steps("compare"):
             found.comparison = compare(files[number], golden, show=show)
-            if self.predictable and not refused_any:
+            if isinstance(self.report, CardReport):
+                found.predicted_cycles = self.report.predicted_cycles if self.predictable else None
+            elif self.predictable and not refused_any:
                 found.predicted_cycles = predict_cycles(
                     self.design.top, self.prepared.folder, golden
                 )
@@ -198,6 +203,8 @@ class _Run:
         _judge(found, found.comparison)
         found.dropped_results = registers.get("dropped_results")
         found.error = _complaint(self.design, registers)
+        if isinstance(self.report, CardReport) and not self.report.run.in_order:
+            found.error = "The rows left in another order than that of their tuples"
         if found.error:
             found.verdict = "failed"
 
@@ -220,32 +227,44 @@ def _complaint(design: "Design", registers: Mapping[str, int]) -> str | None:
 def _design(
     query: "Query",
     engine: str | None,
-    settings: Mapping[str, int | str] | None,
+    settings: Mapping[str, int | str],
     verilog: Path | None,
+    sim: str,
     folder: Path,
-) -> "Design":
-    """Generate the design into ``folder``, or check that the one in ``verilog`` is the query's."""
-    from joinery_gen.engines import plan
+) -> "tuple[Design, HostOptions]":
+    """Generate the design into ``folder``, or check that the one in ``verilog`` is the query's.
+
+    Of an engine with a host, some of the ``settings`` are the host's.
+    """
+    from joinery_gen.engines import engine_for, plan
     from joinery_gen.generate import generate
     from joinery_gen.query import JoineryError
     from joinery_tb.design import Design
 
+    if verilog is not None:
+        design = Design(verilog)
+        name, hosted = design.top["engine"], has_host(design.top["engine"])
+    else:
+        name, entry = engine_for(query, engine)
+        hosted = entry.host
+    check_design_simulator(name, sim)
+    options = HostOptions.take(settings if hosted else {})
+    rest = options.rest if hosted else settings
     if verilog is None:
-        generate(plan(query, engine, settings), folder)
-        return Design(folder)
-    if engine or settings:
+        generate(plan(query, name, rest), folder / "design")
+        return Design(folder / "design"), options
+    if engine or rest:
         raise JoineryError(
             f"The design in {verilog} has its engine and parameters already; "
             "leave out --engine and --set"
         )
-    design = Design(verilog)
     made_of = design.top["query"]["hash"]
     if made_of != query.hash:
         raise JoineryError(
             f"{verilog} holds the design of another query, {design.top['name']} ({made_of}, not "
             f"{query.hash}); write the one of {query.name} with: joinery gen QUERY -o {verilog}"
         )
-    return design
+    return design, options
 
 
 @contextmanager

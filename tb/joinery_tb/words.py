@@ -136,7 +136,7 @@ def encode(
 
 def result_files(top: Mapping[str, Any], out: str | Path) -> list[Path]:
     """Return where the rows of each query of a design go: ``out``, or files in a folder ``out``."""
-    queries = top["output"].get("queries")
+    queries = top.get("output", {}).get("queries")
     return [Path(out, f"{each['name']}.parquet") for each in queries] if queries else [Path(out)]
 
 

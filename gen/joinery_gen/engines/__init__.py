@@ -9,15 +9,25 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..query import JoineryError, Query
-from . import aggregates, joins
+from . import aggregates, cards, joins
 from .joins import join_pair
 from .model import Engine, Form, Parameter, Plan, Setting, form_of
 
-__all__ = ["ENGINES", "Engine", "Form", "Parameter", "Plan", "form_of", "join_pair", "plan"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Form",
+    "Parameter",
+    "Plan",
+    "engine_for",
+    "form_of",
+    "join_pair",
+    "plan",
+]
 
-ENGINES: dict[str, Engine] = {**joins.ENGINES, **aggregates.ENGINES}
+ENGINES: dict[str, Engine] = {**joins.ENGINES, **cards.ENGINES, **aggregates.ENGINES}
 
-PLANNED = ("fjoin", "mlq")
+PLANNED = ("mlq",)
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",
@@ -34,8 +44,7 @@ def plan(
     query: Query, engine: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> Plan:
     """Choose the engine and its parameters; ``settings`` overrides the defaults."""
-    name = engine or DEFAULT[form_of(query.body)]
-    entry = _entry(name)
+    name, entry = engine_for(query, engine)
     if form_of(query.body) not in entry.forms:
         takes = " or ".join(form.value for form in entry.forms)
         raise JoineryError(
@@ -55,6 +64,12 @@ def plan(
         except ValueError as error:
             raise JoineryError(f"engine {name}: {key} {error}") from None
     return Plan(query, name, parameters, entry)
+
+
+def engine_for(query: Query, engine: str | None = None) -> tuple[str, Engine]:
+    """Return the engine that has this name, or the one that the query gets."""
+    name = engine or DEFAULT[form_of(query.body)]
+    return name, _entry(name)
 
 
 def _entry(name: str) -> Engine:

@@ -83,6 +83,7 @@ class Engine:
     ``shell`` puts it into a top: a ``StreamShell``, or any other ``Shell``. Both may raise
     ``ValueError`` for a parameter that does not fit. ``advice`` says what to do about an error, by
     its bit, and ``changed`` what a query is once settings of the built design have other values.
+    With ``host``, the engine works on memory for a program that has settings of its own.
     """
 
     forms: tuple[Form, ...]
@@ -91,6 +92,7 @@ class Engine:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     advice: Mapping[int, str] = field(default_factory=dict)
     changed: "Callable[[Query, Mapping[str, int]], Query] | None" = None
+    host: bool = False
 
     def parameters_for(self, query: Query) -> dict[str, Parameter]:
         form = form_of(query.body)

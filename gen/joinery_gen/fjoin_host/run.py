@@ -211,7 +211,11 @@ def _report(query: JoinQuery, source: Feed, host: Host, sink: _Sink) -> RunRepor
                 **vars(info),
                 "parts": each.parts,
                 "cycles": each.counters["cycles"],
+                "batches": each.counters["batches"],
                 "window_tuples": each.counters["window_tuples"],
+                "matches": sum(
+                    each.counters[name] for name in ("results", "rejected_order", "rejected_time")
+                ),
             }
             for info, each in zip(host.pipelines, totals, strict=True)
         ],

@@ -7,8 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Queue, word_layout
+from .shape import PipelineShape
 
-__all__ = ["Fetch", "burst_layout", "least", "stretch_layout"]
+__all__ = ["Batcher", "Fetch", "burst_layout", "least", "stretch_layout"]
 
 PAGE = 4096
 """Bytes; no burst of AXI4 may cross the boundary of a page."""
@@ -194,3 +195,52 @@ class Fetch(wiring.Component):
             with m.If(o.end):
                 m.d.sync += [left.eq(self.stretch.count), rounds.eq(rounds - self.per_round)]
                 m.d.sync += gives.eq(rounds > self.per_round)
+
+
+class Batcher(wiring.Component):
+    """Put an end after every ``units`` tuples.
+
+    Latency: 0 cycles. Throughput: a tuple per cycle, and one cycle for each end.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+    bits : int
+        Bits of a tuple with its padding.
+
+    Members
+    -------
+    i : In(stream.Signature({"data": bits, "end": 1}))
+    o : Out(stream.Signature(shape.transfer("stream")))
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, shape: PipelineShape, *, bits: int) -> None:
+        self.shape = shape
+        part = data.StructLayout({"data": bits, "end": 1})
+        super().__init__(
+            {
+                "i": In(stream.Signature(part)),
+                "o": Out(stream.Signature(shape.transfer("stream"))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        i, o = self.i, self.o
+        count = Signal(range(self.shape.units + 1))
+        full, over = Signal(), Signal()
+        record = self.shape.record("stream")
+        m.d.comb += [
+            full.eq(count == self.shape.units),
+            over.eq(i.valid & i.payload.end & (count == 0)),  # the last batch was a full one
+            o.valid.eq((i.valid & ~over) | full),
+            o.payload.end.eq(full | i.payload.end),
+            o.payload.tuple.eq(i.payload.data[: record.size]),
+            i.ready.eq(over | (o.ready & ~full)),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += count.eq(Mux(o.payload.end, 0, count + 1))
+        return m

@@ -191,12 +191,29 @@ class FJoinPaper(wiring.Component):
             }
         )
 
+    @property
+    def predicted(self) -> dict[str, int]:
+        """Cycles of the parts of a task, and how many matches leave in one."""
+        units = self.shape.units
+        return {
+            "per_window_tuple": 2,
+            "per_batch": 2 * units,
+            "load": units + 1,
+            "latency": units,
+            "matches_per_cycle": 1,
+        }
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = self.shape
+        # What resets a part of a design does not reach into the modules of units.
+        fresh = Signal(init=1)
+        m.d.sync += fresh.eq(0)
         units = [PaperUnit(shape, registers=self.registers) for _ in range(shape.units)]
         for number, unit in enumerate(units):
-            m.submodules[f"unit_{number}"] = place(unit, platform, shape, self.registers)
+            m.submodules[f"unit_{number}"] = place(
+                unit, platform, shape, self.registers, reset=fresh
+            )
         for one, after in pairwise(units):
             for name in ("tuple", "window", "result", "clear"):
                 m.d.comb += getattr(after, f"i_{name}").eq(getattr(one, f"o_{name}"))
@@ -213,20 +230,20 @@ class FJoinPaper(wiring.Component):
             last.i_stall.eq(queue.level > self.reserve),
             first.i_tuple.tuple.eq(tuples.tuple),
             first.i_window.tuple.eq(windows.tuple),
-            queue.i.valid.eq(last.o_result.valid | ends),
+            queue.i.valid.eq((last.o_result.valid & ~fresh) | ends),
             queue.i.payload.end.eq(ends),
             queue.i.payload.result.eq(last.o_result),
         ]
         enters = Signal()
         m.d.comb += enters.eq(first.i_window.valid & first.o_empty)
-        m.d.sync += inside.eq(inside + enters - last.o_window.valid)
+        m.d.sync += inside.eq(inside + enters - (last.o_window.valid & ~fresh))
         with m.FSM():
             with m.State("LOAD"):
                 m.d.comb += [
-                    self.i_stream.ready.eq(1),
-                    first.i_tuple.valid.eq(self.i_stream.valid & ~tuples.end),
+                    self.i_stream.ready.eq(~fresh),
+                    first.i_tuple.valid.eq(self.i_stream.valid & ~tuples.end & ~fresh),
                 ]
-                with m.If(self.i_stream.valid & tuples.end):
+                with m.If(self.i_stream.valid & tuples.end & ~fresh):
                     m.next = "JOIN"
             with m.State("JOIN"):
                 m.d.comb += [

@@ -103,6 +103,18 @@ class FJoinPipeline(wiring.Component):
             }
         )
 
+    @property
+    def predicted(self) -> dict[str, int]:
+        """Cycles of the parts of a task, and how many matches leave in one."""
+        shape = self.shape
+        return {
+            "per_window_tuple": 1,
+            "per_batch": shape.slots + 1,
+            "load": shape.units + 1,
+            "latency": shape.flight_cycles + 8,
+            "matches_per_cycle": shape.lanes,
+        }
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         shape = self.shape

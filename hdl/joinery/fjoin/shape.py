@@ -89,6 +89,10 @@ class PipelineShape:
             {"id": self.id_bits, "time": self.time_bits, "columns": self.columns(role).layout}
         )
 
+    def stride(self, role: str) -> int:
+        """Bytes of a tuple in a card's memory."""
+        return -(-self.record(role).size // 8)
+
     def transfer(self, role: str) -> data.StructLayout:
         """One transfer of an input: a tuple, or the end of a batch or of its window."""
         return data.StructLayout({"end": 1, "tuple": self.record(role)})

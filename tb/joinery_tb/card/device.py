@@ -4,19 +4,23 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from joinery.fjoin import FJoinCard
-from joinery.fjoin.card import COMMAND, COUNTERS, NARROW, STATES, WIDE
+from joinery.fjoin.control import COMMAND, COUNTERS, NARROW, STATES, WIDE
 from joinery_gen.fjoin_host.device import CardStatus, CardTask, DeviceError, PipelineInfo, State
+from joinery_gen.fjoin_host.layout import CardLayout
+from joinery_gen.query import JoineryError
 from joinery_gen.verilog import component_verilog
 
 from ..build import VERILATOR_OPTIONS, build_tools, cached_build, run_tool
+from ..design import Design
 
-__all__ = ["CHANNELS", "SimulatedCard", "build_card"]
+__all__ = ["CHANNELS", "CardFacts", "SimulatedCard", "build_card"]
 
 CHANNELS = ("ar", "r", "aw", "w", "b")
 """The channels of AXI4, each of which can pause."""
@@ -27,35 +31,64 @@ SLEEP = 100_000
 """Cycles that ``wait`` lets pass at most."""
 
 
-def build_card(card: FJoinCard) -> Path:
-    """Return an executable that is ``card`` with its memory."""
-    if card.word_bytes > HARNESS_WORD:
-        raise ValueError(
-            f"The simulated memory has words of 64 bytes at most, not {card.word_bytes}"
+@dataclass(frozen=True)
+class CardFacts:
+    """What a simulation must know of a card: its Verilog, and what ``top.json`` says of it."""
+
+    verilog: str
+    pipelines: tuple[PipelineInfo, ...]
+    records: Mapping[str, Any]
+    addresses: Mapping[str, int]
+
+    @staticmethod
+    def of(card: FJoinCard | Design) -> "CardFacts":
+        if isinstance(card, Design):
+            return CardFacts._of(card.verilog.read_text(), card.top, card.registers)
+        addresses = {each.name: each.address for each in card.registers}
+        return CardFacts._of(component_verilog(card), card.describe(), addresses)
+
+    @staticmethod
+    def _of(verilog: str, told: Mapping[str, Any], addresses: Mapping[str, int]) -> "CardFacts":
+        pipelines = tuple(PipelineInfo(**each) for each in told["pipelines"])
+        return CardFacts(verilog, pipelines, told["records"], addresses)
+
+    @property
+    def word_bytes(self) -> int:
+        return int(self.records["left"]["word_bytes"])
+
+    @property
+    def time_bits(self) -> int:
+        return CardLayout.from_dict(self.records).time_bits
+
+
+def build_card(facts: CardFacts) -> Path:
+    """Return an executable that is the card with its memory."""
+    if facts.word_bytes > HARNESS_WORD:
+        raise JoineryError(
+            f"The simulated memory has words of 64 bytes at most, not {facts.word_bytes}"
         )
-    verilog = component_verilog(card)
     harness = resources.files(__package__) / HARNESS
     assert isinstance(harness, Path)
-    sizes = {"PIPELINES": len(card.pipelines), "WORD_BYTES": card.word_bytes}
+    sizes = {"PIPELINES": len(facts.pipelines), "WORD_BYTES": facts.word_bytes}
     command = [
         *("verilator", "--cc", "--exe", "--build", "-j", "0", "-Wno-fatal", *VERILATOR_OPTIONS),
         *("-CFLAGS", " ".join(f"-D{name}={value}" for name, value in sizes.items())),
         *("--top-module", "top", "--prefix", "Vtop", "-Mdir", ".", "-o", "top", "top.v", HARNESS),
     ]
     depends = {
-        "verilog": verilog,
+        "verilog": facts.verilog,
         "harness": harness.read_text(),
         "tools": build_tools("verilator"),
         "command": command,
     }
 
     def make(folder: Path) -> Path:
-        (folder / "top.v").write_text(verilog)
+        (folder / "top.v").write_text(facts.verilog)
         shutil.copy(harness, folder)
         run_tool(command, "verilator", folder)
         return folder / "top"
 
-    units = "+".join(str(each.pipeline.shape.units) for each in card.pipelines)
+    units = "+".join(str(each.units) for each in facts.pipelines)
     return cached_build(f"a card of {units} units", depends, make, "top") / "top"
 
 
@@ -67,7 +100,8 @@ class SimulatedCard:
 
     Parameters
     ----------
-    card : FJoinCard
+    card : FJoinCard or Design
+        The hardware, or the folder of Verilog that `joinery gen` wrote, as it is now.
     memory_bytes : int
     latency : int
         Cycles from a request to memory until its answer begins.
@@ -78,25 +112,21 @@ class SimulatedCard:
 
     def __init__(
         self,
-        card: FJoinCard,
+        card: FJoinCard | Design,
         *,
         memory_bytes: int = 1 << 24,
         latency: int = 40,
         stalls: Mapping[str, float] | None = None,
         seed: int = 1,
     ) -> None:
-        self.card = card
+        self.facts = facts = CardFacts.of(card)
         self.memory_bytes = memory_bytes
-        shapes = [each.pipeline.shape for each in card.pipelines]
-        self._pipelines = tuple(PipelineInfo(shape.side, shape.units) for shape in shapes)
-        self._addresses = {each.name: each.address for each in card.registers}
-        self._records = card.described["records"]
         options = {"memory": memory_bytes, "latency": latency, "seed": seed}
         for channel in CHANNELS:
             chance = (stalls or {}).get(channel, 0.0)
             options[f"chance_{channel}"] = min(round(256 * chance), 255)
         self._process = subprocess.Popen(
-            [build_card(card), *(f"+{name}={value}" for name, value in options.items())],
+            [build_card(facts), *(f"+{name}={value}" for name, value in options.items())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -123,7 +153,7 @@ class SimulatedCard:
 
     @property
     def pipelines(self) -> Sequence[PipelineInfo]:
-        return self._pipelines
+        return self.facts.pipelines
 
     @property
     def cycles(self) -> int:
@@ -135,9 +165,14 @@ class SimulatedCard:
         read, written = struct.unpack("<QQ", self._ask("m", answer=16))
         return read, written
 
+    @property
+    def registers(self) -> dict[str, int]:
+        """What each register reads."""
+        return {name: self._read(address) for name, address in self.facts.addresses.items()}
+
     def write(self, address: int, data: bytes) -> None:
         self._check_buffer("A write", address, len(data))
-        if len(data) % self.card.word_bytes:
+        if len(data) % self.facts.word_bytes:
             raise DeviceError(f"A write of {len(data)} bytes is not one of whole bus words")
         self._ask("W", address, len(data), data=data)
 
@@ -190,7 +225,7 @@ class SimulatedCard:
     # What tasks must be.
 
     def _check_buffer(self, what: str, address: int, size: int) -> None:
-        if address % self.card.word_bytes:
+        if address % self.facts.word_bytes:
             raise DeviceError(f"{what} at {address} does not begin at a bus word")
         if not 0 <= address <= address + size <= self.memory_bytes:
             raise DeviceError(f"{what} of {size} bytes at {address} is outside the memory")
@@ -198,27 +233,23 @@ class SimulatedCard:
     def _check_results(self, address: int, capacity: int) -> None:
         if capacity < 1:
             raise DeviceError(f"A result buffer holds {capacity} results, and 1 is the least")
-        size = capacity * self._records["result"]["stride"]
+        size = capacity * self.facts.records["result"]["stride"]
         self._check_buffer("A result buffer", address, size)
 
     def _checked(self, pipeline: int, task: CardTask) -> dict[str, int]:
         """Return what the registers are told of a task."""
-        side = self._pipelines[pipeline].side
+        side = self.facts.pipelines[pipeline].side
         other = "right" if side == "left" else "left"
         if task.stream_count < 1:
             raise DeviceError(f"A task has {task.stream_count} stream tuples, and 1 is the least")
         words = {
-            "stream_words": -(-task.stream_count // self._records[side]["per_word"]),
-            "window_words": -(-task.window_count // self._records[other]["per_word"]),
+            "stream_words": -(-task.stream_count // self.facts.records[side]["per_word"]),
+            "window_words": -(-task.window_count // self.facts.records[other]["per_word"]),
         }
-        word = self.card.word_bytes
+        word = self.facts.word_bytes
         self._check_buffer("A stream buffer", task.stream_address, words["stream_words"] * word)
         self._check_results(task.result_address, task.result_capacity)
-        if (
-            not 0
-            <= task.time_range
-            < 1 << self.card.pipelines[pipeline].pipeline.shape.time_bits - 1
-        ):
+        if not 0 <= task.time_range < 1 << self.facts.time_bits - 1:
             raise DeviceError(f"A time range of {task.time_range} does not fit")
         ring = task.window_end - task.window_base
         self._check_buffer("A ring", task.window_base, ring)
@@ -248,14 +279,16 @@ class SimulatedCard:
         return found
 
     def _set(self, pipeline: int, name: str, value: int) -> None:
-        address = self._addresses[f"p{pipeline}_{name}"]
+        address = self.facts.addresses[f"p{pipeline}_{name}"]
         (response,) = struct.unpack("<Q", self._ask("w", address, value, answer=8))
         assert response == 0, f"writing {name} was answered by {response}"
 
     def _get(self, pipeline: int, name: str) -> int:
-        address = self._addresses[f"p{pipeline}_{name}"]
+        return self._read(self.facts.addresses[f"p{pipeline}_{name}"])
+
+    def _read(self, address: int) -> int:
         value, response = struct.unpack("<QQ", self._ask("r", address, answer=16))
-        assert response == 0, f"reading {name} was answered by {response}"
+        assert response == 0, f"reading register {address:#x} was answered by {response}"
         return int(value)
 
     def _state(self, pipeline: int) -> State:
