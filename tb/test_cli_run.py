@@ -72,12 +72,15 @@ def rows_of(path: str) -> Counter[tuple[int, int, int]]:
     return Counter(zip(*columns, strict=True))
 
 
+BUILT = ["lanes=2", "cluster=2"]  # the card of test_fjoin_engine
+
+
 @pytest.mark.parametrize(
     ("sim", "more"),
     [
         ("model", []),
         ("model", ["sources=4", "disorder=30", "id_bits=8", "batch=20"]),
-        ("verilator", ["sources=4", "disorder=30", "id_bits=8", "batch=20"]),
+        ("verilator", ["sources=4", "disorder=30", "id_bits=8", "batch=20", *BUILT]),
     ],
 )
 def test_run(run: Run, sim: str, more: list[str]) -> None:

@@ -97,7 +97,7 @@ def configurations(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=45)
 @given(data=st.data(), configuration=configurations(), stall_out=STALLED)
 def test_every_pair_once(data: Any, configuration: dict[str, Any], stall_out: Any) -> None:
     pipeline = pipeline_of(**configuration)
@@ -120,7 +120,7 @@ def test_every_pair_once(data: Any, configuration: dict[str, Any], stall_out: An
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), min_size=1, max_size=3),
     predicate=st.sampled_from(sorted(PREDICATES)),

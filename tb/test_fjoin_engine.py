@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +15,11 @@ from click.testing import CliRunner, Result
 from joinery_cli.main import cli
 from joinery_cli.verify import Verification, verify
 from joinery_gen.engines import plan
+from joinery_gen.fjoin_host import DeviceError, run_prepared
 from joinery_gen.generate import generate
 from joinery_gen.parse import parse
 from joinery_gen.query import JoineryError, Query
+from joinery_tb.card import SimulatedCard
 from test_generated import lint
 
 TEXT = """\
@@ -103,11 +106,10 @@ def check(found: Verification) -> None:
     assert found.cycles
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_verify(shop: Path, engine: str, spark: Any) -> None:
-    (found,) = verify(query(), data_of(shop), engine=engine, settings=ENGINES[engine], spark=spark)
+def test_verify(shop: Path, spark: Any) -> None:
+    (found,) = verify(query(), data_of(shop), settings=ENGINES["fjoin"], spark=spark)
     check(found)
-    assert (found.engine, found.tuples) == (engine, {"o": 120, "f": 100})
+    assert (found.engine, found.tuples) == ("fjoin", {"o": 120, "f": 100})
     assert found.predicted_cycles
     assert found.cycles
     assert found.predicted_cycles < found.cycles
@@ -133,6 +135,28 @@ def test_a_fault_in_the_verilog_is_found(shop: Path, spark: Any, tmp_path: Path)
     (found,) = verify(query(), data_of(shop), verilog=broken, spark=spark)
     assert (found.verdict, found.missing, found.duplicated) == ("different", 0, 0)
     assert (found.extra or 0) > 100
+
+
+def test_a_card_that_breaks_a_rule_has_failed(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise DeviceError("Pipeline 0 caught fire")
+
+    monkeypatch.setattr(SimulatedCard, "start", broken)
+    (found,) = verify(query(), data_of(shop), verilog=shop / "fjoin")
+    assert (found.verdict, found.error) == ("failed", "Pipeline 0 caught fire")
+    assert found.hardware_rows is None
+
+
+def test_rows_out_of_order_have_failed(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
+) -> None:
+    def disordered(*given: Any, **more: Any) -> Any:
+        return replace(run_prepared(*given, **more), in_order=False)
+
+    monkeypatch.setattr("joinery_tb.card.simulate.run_prepared", disordered)
+    (found,) = verify(query(), data_of(shop), verilog=shop / "fjoin", spark=spark)
+    error = "The rows left in another order than that of their tuples"
+    assert (found.verdict, found.error) == ("failed", error)
 
 
 def test_settings_of_a_finished_design(shop: Path) -> None:

@@ -131,8 +131,8 @@ ENGINES = "handshake, nested_loop, fjoin, fjoin_paper, panes, wid, glacier"
     ("engine", "settings", "message"),
     [
         ("mlq", {}, rf"engine mlq does not exist yet; these do: {ENGINES}"),
-        ("fjoin", {}, r"engine fjoin takes a join over time windows, and test is a join over row "
-                      r"windows"),
+        ("fjoin", {}, r"engine fjoin takes a join over time windows, and case\.cql is a join "
+                      r"over row windows"),
         ("handshak", {}, rf"There is no engine 'handshak'; these exist: {ENGINES}\. "
                          r"Did you mean handshake\?"),
         ("handshake", {"core": 4}, r"engine handshake has no parameter 'core'; it has cores, "
