@@ -18,7 +18,7 @@ from joinery_gen.engines import plan
 from joinery_gen.generate import generate, shell_of
 from joinery_gen.verilog import to_verilog
 from joinery_synth.alveo import interfaces
-from joinery_synth.boards import BOARDS, CHIPS, BoardPins, cycles_per_bit, pll_of
+from joinery_synth.boards import BOARDS, CHIPS, cycles_per_bit, pll_of
 from joinery_synth.build import prepare_board
 from joinery_synth.model import forecast, most_cores, smaller
 from joinery_synth.netlist import Netlist
@@ -53,6 +53,7 @@ def test_files_for_the_tools(name: str, tmp_path: Path) -> None:
     core = BoardTop(shell_of(small_plan()), cycles_per_bit=cycles_per_bit(board.clock))
     pins = prepare_board(board, core, tmp_path, clock=board.clock, to_verilog=to_verilog)
     assert pins.lights[:2] == ["clock", "link.session"]
+    assert len(pins.lights) == 1 + len(core.status.as_value())
     script = (tmp_path / "build_top.sh").read_text()
     if board.runs:
         assert "yosys" in script
@@ -153,12 +154,3 @@ def test_forecast_is_near_synthesis() -> None:
     most = most_cores(foretold, CHIPS["alveo_u280"].device)
     assert most is not None
     assert 100 < most < 100_000
-
-
-def test_pins_need_only_the_signature_of_the_core() -> None:
-    core = BoardTop(shell_of(small_plan()), cycles_per_bit=20)
-    core._MustUse__used = True  # type: ignore[attr-defined]
-    core.shell._MustUse__used = core.shell.engine._MustUse__used = True  # type: ignore[attr-defined]
-    pins = BoardPins(BOARDS["ulx3s_85f"], 60e6, core)
-    pins._MustUse__used = True  # type: ignore[attr-defined]
-    assert len(pins.lights) == 1 + len(core.status.as_value())
