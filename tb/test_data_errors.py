@@ -79,12 +79,12 @@ def refuses(message: str, *args: object, **options: object) -> None:
         (JOIN, ["taxi", "orders=x.csv"], "--data orders=x.csv: o has its data already, "
          "from taxi.orders"),
         (SELF, ["ticks", "ticks"], "--data ticks: a has its data already, from ticks.trades"),
-        (JOIN, ["ticks"], "--data ticks: the set offers trades, up, down, and the query reads "
-         "orders, offers; to use one under another name: --data orders=ticks.trades"),
+        (JOIN, ["ticks"], "--data ticks: the set offers trades, shares, up, down, and the query "
+         "reads orders, offers; to use one under another name: --data orders=ticks.trades"),
         (JOIN, ["orders=ticks"], "--data orders=ticks: the set ticks has no stream orders; it "
-         "offers trades, up, down, as in --data orders=ticks.trades"),
+         "offers trades, shares, up, down, as in --data orders=ticks.trades"),
         (JOIN, ["orders=ticks.side"], "--data orders=ticks.side: the set ticks has no stream side; "
-         "it offers trades, up, down, as in --data orders=ticks.trades"),
+         "it offers trades, shares, up, down, as in --data orders=ticks.trades"),
     ],
 )  # fmt: skip
 def test_wrong_bindings(query, data, message, tmp_path):

@@ -87,7 +87,11 @@ def test_ticks_follow_the_tick_rule(tmp_path_factory, prices):
         for name in ("trades", direction):
             if name:
                 expected[name].append(str(number))
+    shares = streams.pop("shares")
     assert {name: table["volume"].to_pylist() for name, table in streams.items()} == expected
+    assert shares["volume"].to_pylist() == expected["trades"]
+    risen = [row["volume"] for row in shares.to_pylist() if row["symbol"] == "UBSN"]
+    assert risen == expected["up"]
 
 
 def test_aircraft_are_sorted_by_time(tmp_path):
@@ -152,8 +156,15 @@ BY_NAME = {
     "ip_prefix": (["packets"], {"o": "packets.outgoing", "i": "packets.incoming"}),
     "flights_weather": (["flights", "weather"], {"f": "flights.flights", "w": "weather.weather"}),
     "auction_max": (["bids=ticks.trades"], {"bids": "ticks.trades"}),
-    "ubsn_count": (["trades=own.csv"], {"trades": "own.csv"}),
+    "ubsn_count": (["trades=ticks.shares"], {"trades": "ticks.shares"}),
+    "bus_positions": (["bus"], {"bus": "bus.bus"}),
+    "flight_delays": (["flights"], {"flights": "flights.flights"}),
+    "tick_dashboard": (["ticks"], {"trades": "ticks.trades"}),
+    "tick_stats": (["ticks"], {"trades": "ticks.trades"}),
+    "tick_stats_1s": (["ticks"], {"trades": "ticks.trades"}),
 }
+GAPS = {"flight_delays": {"dep_delay"}}
+"""Columns with gaps that a query reads all the same: its head says to drop the rows with one."""
 
 
 @pytest.mark.parametrize("path", sorted(QUERIES.glob("*.cql")), ids=lambda path: path.stem)
@@ -165,7 +176,8 @@ def test_every_query_finds_its_streams_and_columns(path):
     for source in query.sources:
         stream = getattr(origins[source.alias], "stream", None)
         if stream is not None:
-            assert set(source.schema.names) <= set(stream.schema.names) - stream.nullable
+            whole = set(stream.schema.names) - stream.nullable
+            assert set(source.schema.names) - whole == GAPS.get(query.name, set())
 
 
 # Real sets, as the registry has them

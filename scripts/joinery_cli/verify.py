@@ -241,7 +241,13 @@ def _design(
     from joinery_gen.query import JoineryError
     from joinery_tb.design import Design
 
+    fixed = JoineryError(
+        f"The design in {verilog} has its engine and parameters already; "
+        "leave out --engine and --set"
+    )
     if verilog is not None:
+        if engine:
+            raise fixed
         design = Design(verilog)
         name, hosted = design.top["engine"], has_host(design.top["engine"])
     else:
@@ -253,11 +259,8 @@ def _design(
     if verilog is None:
         generate(plan(query, name, rest), folder / "design")
         return Design(folder / "design"), options
-    if engine or rest:
-        raise JoineryError(
-            f"The design in {verilog} has its engine and parameters already; "
-            "leave out --engine and --set"
-        )
+    if rest:
+        raise fixed
     made_of = design.top["query"]["hash"]
     if made_of != query.hash:
         raise JoineryError(
