@@ -4,7 +4,7 @@ An *item* of the input is a tuple (a dict of raw values), or a time alone (a pun
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from joinery.aggregate import AggregateEngine, PaneQuery, PaneStream
@@ -115,12 +115,18 @@ def run_engine(
     stall_out: Stall = 0.0,
     seed: int = 0,
     idle: int = 200,
+    act: Callable[[Any], None] | None = None,
 ) -> Found:
-    """Send inputs, each a list of transfers that ends with the end, one after the other."""
+    """Send inputs, each a list of transfers that ends with the end, one after the other.
+
+    ``act`` is called with the simulator's context in every cycle, and may set what is no stream.
+    """
     late = [0] * len(engine.queries)
     seen = {"stalled": 0, "errors": 0}
 
     def watch(ctx: Any) -> None:
+        if act is not None:
+            act(ctx)
         for k in range(len(late)):
             late[k] += ctx.get(engine.late[k])
         seen["stalled"] += ctx.get(engine.stalled)

@@ -39,7 +39,7 @@ def simplify(expr: Expr) -> Expr:
     """Return the cheap equal of ``expr``."""
     if not expr.operands:
         return expr
-    expr = _with_operands(expr, [simplify(operand) for operand in expr.operands])
+    expr = with_operands(expr, [simplify(operand) for operand in expr.operands])
     if all(isinstance(operand, Const) for operand in expr.operands):
         return _folded(expr)
     match expr:
@@ -57,7 +57,7 @@ def simplify(expr: Expr) -> Expr:
     return expr
 
 
-def _with_operands(expr: Expr, operands: Sequence[Expr]) -> Expr:
+def with_operands(expr: Expr, operands: Sequence[Expr]) -> Expr:
     match expr:
         case Arith() | Bitwise() | Compare():
             return type(expr)(expr.op, *operands)

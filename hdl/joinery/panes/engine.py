@@ -10,7 +10,7 @@ takes a closed pane per cycle; the windows turn panes into rows.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..aggregate import AggregateEngine, PaneQuery, PaneStream
@@ -22,7 +22,9 @@ from .number import chunk_products
 from .pipe import delayed
 from .places import PanePlaces
 from .plan import TAG_BITS, PanePlan, slots_for
+from .planner import PanePlanner
 from .sequential import SequentialWindow
+from .settings import PaneSettings
 from .store import PaneStore
 from .terms import PaneTerms, Term
 from .walker import PaneWalker, step_layout
@@ -34,9 +36,9 @@ __all__ = ["PaneAggregation"]
 class PaneAggregation(AggregateEngine):
     """Aggregate sliding time windows by panes.
 
-    Latency: ``predicted["cycles"]["latency"]``, 7 for count, sum and avg, 9 with min or max, where
-    expressions take no more than six operators. Throughput: one transfer per cycle, a pane per
-    cycle, a row of each query per cycle.
+    Latency: ``predicted["cycles"]["latency"]``: with one lane and no keys 7 for count, sum and avg,
+    9 with min or max, where no more than four operators follow each other in WHERE and ten in an
+    argument. Throughput: one transfer per cycle, a pane per cycle, a row of each query per cycle.
 
     Parameters
     ----------
@@ -53,6 +55,23 @@ class PaneAggregation(AggregateEngine):
     wlq : str
         ``parallel`` takes a pane per cycle; ``sequential`` is the paper's, which walks over all
         panes of each window.
+    runtime : bool
+        Whether RANGE and SLIDE (``range`` and ``slide``, with ``_<query>`` if there are several
+        queries), SLACK (``slack``) and the constants of WHERE (``where_<query>_<k>``, in order, but
+        that which is compared comes after those that it is compared with) can be changed. The built
+        values are the initial ones, also after a reset, and the limits: no window may have more
+        panes than its built one, where a pane is the greatest common divisor of the new values;
+        none may slide by more panes than any is built to have or to slide by; SLACK must leave two
+        of ``slots`` free (of half of them, with several lanes); `PaneSettings` has the limits of
+        the values themselves. Where WHERE has constants, queries do not share it. Latency and
+        throughput are the same; multipliers are wider than those of constants, in as many cycles.
+
+    A request (``apply``) is planned first, which takes hundreds of cycles, some thousands at most.
+    A request out of limits changes nothing. Any other takes effect in between two transfers: rows
+    and late tuples are those of an input that ends there and of a new one that begins there, but
+    for the ``end``, which does not leave. Before the first tuple of an input, transfers wait for
+    the plan, so that the request holds for all of it; later ones are taken as ever while it is
+    made, then wait until all windows have left, which is when the request takes effect.
     """
 
     def __init__(
@@ -66,9 +85,19 @@ class PaneAggregation(AggregateEngine):
         gaps: int = 64,
         keys: int = 64,
         wlq: str = "parallel",
+        runtime: bool = False,
         tag_bits: int = TAG_BITS,
     ) -> None:
-        super().__init__(pane_stream, queries, lanes=lanes, sum_rows=sum_rows)
+        if runtime not in (False, True):
+            raise ValueError(f"Runtime must be true or false, not {runtime!r}")
+        changes = PaneSettings(pane_stream, tuple(queries)) if runtime else None
+        super().__init__(
+            pane_stream,
+            queries,
+            lanes=lanes,
+            sum_rows=sum_rows,
+            settings=changes.all if changes and queries else (),
+        )
         if pane_stream.keys and lanes != 1:
             raise ValueError(f"GROUP BY takes one tuple per transfer, not {lanes!r}; use one lane")
         if not isinstance(keys, int) or keys < 1:
@@ -78,12 +107,13 @@ class PaneAggregation(AggregateEngine):
         if wlq not in ("parallel", "sequential"):
             raise ValueError(f"WLQ must be parallel or sequential, not {wlq!r}")
         self.slots = slots_for(pane_stream, self.pane, lanes) if slots is None else slots
-        self.plan = PanePlan(pane_stream, self.queries, self.slots, lanes, tag_bits)
+        self.computed = changes.queries if changes else self.queries
+        self.plan = PanePlan(pane_stream, self.computed, self.slots, lanes, tag_bits, changes)
         self.gaps = gaps
         self.wlq = wlq
         self.most_keys = keys
         self.keys = 1 << max(1, (keys - 1).bit_length()) if pane_stream.keys else 1
-        self.terms = PaneTerms(self.queries, sum_rows)
+        self.terms = PaneTerms(self.computed, sum_rows)
         self.front = PaneFront(pane_stream, self.plan, self.terms, lanes=lanes)
         self.front._MustUse__used = True  # type: ignore[attr-defined] # may only be asked
 
@@ -136,7 +166,7 @@ class PaneAggregation(AggregateEngine):
         ).any()
         room = Signal()
         closed = self._closed(m, places, room)
-        ending = Signal()
+        self._enter(m, walker)
         m.d.comb += [
             room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
             front.en.eq(room),
@@ -144,16 +174,8 @@ class PaneAggregation(AggregateEngine):
             places.i.eq(front.o),
             walker.closed.eq(closed),
             walker.restart.eq(places.restart),
-            front.i.payload.eq(self.i.payload),
-            front.i.valid.eq(self.i.valid & ~ending),
-            self.i.ready.eq(front.i.ready & ~ending),
-            self.stalled.eq(self.i.valid & ~front.i.ready & ~ending),
             self.late.eq(front.late),
         ]
-        with m.If(self.i.valid & self.i.ready & self.i.payload.end):
-            m.d.sync += ending.eq(1)
-        with m.If(self.o.valid & self.o.ready & self.o.payload.end):
-            m.d.sync += ending.eq(0)
 
         self._busy: list[Signal] = []
         go, united = Signal(), Signal(step_layout(self.plan, self.keys))
@@ -176,6 +198,68 @@ class PaneAggregation(AggregateEngine):
         busy = Cat(self._busy).any()
         m.d.comb += [walker.go.eq(go), go.eq(~busy & (~self.o.valid | self.o.ready))]
         return m
+
+    def _enter(self, m: Module, walker: PaneWalker) -> None:
+        """Let transfers in; after an end nothing, until it has left."""
+        front, ending = self.front, Signal(name="ending")
+        self._finished = Signal(name="finished")
+        m.d.comb += [
+            front.i.payload.eq(self.i.payload),
+            front.i.valid.eq(self.i.valid & ~ending),
+            self.i.ready.eq(front.i.ready & ~ending),
+            self.stalled.eq(self.i.valid & ~front.i.ready & ~ending),
+        ]
+        with m.If(self.i.valid & self.i.ready & self.i.payload.end):
+            m.d.sync += ending.eq(1)
+        with m.If(self._finished):
+            m.d.sync += ending.eq(0)
+        self._setting: Any = self.plan
+        self._cut: Value = Const(0)
+        if self.plan.settings:
+            self._change(m, walker, ending)
+
+    def _change(self, m: Module, walker: PaneWalker, ending: Signal) -> None:
+        """Plan a request, end the input for it (``cut``), and let the new setting take effect."""
+        port: Any = self
+        front, finished = self.front, self._finished
+        m.submodules.planner = planner = PanePlanner(self.plan)
+        self._setting = setting = Signal(
+            self.plan.setting,
+            init=self.plan.initial(),  # type: ignore[arg-type] # the stubs know no struct
+        )
+        self._cut = cut = Signal(name="cut")
+        self._restart = restart = Signal(name="restart")
+        used, cuts = Signal(name="used"), Signal(name="cuts")
+        m.d.comb += [
+            planner.asked[each.name].eq(getattr(self, f"set_{each.name}")) for each in self.settings
+        ]
+        m.d.comb += [
+            planner.apply.eq(port.apply),
+            planner.hold.eq(cut),
+            planner.taken.eq(restart),
+            cuts.eq(planner.ready & used & ~ending),
+            restart.eq((planner.ready & ~used) | (cut & finished)),
+            port.applied.eq(restart),
+            port.refused.eq(planner.refused),
+            self.errors[self.SETTING].eq(planner.refused),
+            front.setting.eq(setting),
+            walker.setting.eq(setting),
+        ]
+        with m.If(planner.ready | (planner.busy & ~used)):
+            m.d.comb += [
+                front.i.valid.eq(cuts),
+                front.i.payload.end.eq(1),
+                self.i.ready.eq(0),
+                self.stalled.eq(0),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += used.eq(1)
+        with m.If(cuts & front.i.ready):
+            m.d.sync += [ending.eq(1), cut.eq(1)]
+        with m.If(finished):
+            m.d.sync += [used.eq(0), cut.eq(0)]
+        with m.If(restart):
+            m.d.sync += setting.eq(planner.planned)
 
     def _closed(self, m: Module, places: PanePlaces, room: Signal) -> Value:
         """The panes that are closed, once the tuples that came before are in the store."""
@@ -216,7 +300,7 @@ class PaneAggregation(AggregateEngine):
         m.d.comb += [
             table.put.eq(places.put[0] & room),
             table.key.eq(front.keys[0]),
-            table.clear.eq(self.o.valid & self.o.ready & self.o.payload.end),
+            table.clear.eq(self._finished),
             self.errors[self.KEYS].eq(table.full),
             store.put.eq(table.found),
             store.address.eq(Cat(table.number, place[: self.plan.slot_bits])),
@@ -248,7 +332,7 @@ class PaneAggregation(AggregateEngine):
         m.d.comb += number.eq(walker.number)
         parts = [
             delayed(m, product, 1, go, f"end_time_{k}")
-            for k, product in enumerate(chunk_products(number, self.plan.pane))
+            for k, product in enumerate(chunk_products(number, self._setting.pane))
         ]
         total = Signal(self.end_time)
         m.d.comb += total.eq(sum(parts))
@@ -268,7 +352,7 @@ class PaneAggregation(AggregateEngine):
                 delayed(m, united.key, self.window_latency, go, "key_done")
             )
         rows, too_many = [], []
-        for k, query in enumerate(self.queries):
+        for k, query in enumerate(self.computed):
             results = self._window(m, k, query, value, united, go)
             ends = step["valid"] & step["ends"][k]
             count = results[self.terms.of(query)[0]]
@@ -288,9 +372,11 @@ class PaneAggregation(AggregateEngine):
                     term = Term(query.where, each.function, each.argument)
                     found = count if each.function == "count" else results[term]
                     m.d.comb += row.value[each.name].eq(found)
+        idle, leaves = ~Cat(self._busy).any(), step["end"] & ~self._cut
         m.d.comb += [
             out.end.eq(step["end"]),
-            self.o.valid.eq((step["end"] | Cat(rows).any()) & ~Cat(self._busy).any()),
+            self.o.valid.eq((leaves | Cat(rows).any()) & idle),
+            self._finished.eq(step["end"] & idle & (self._cut | self.o.ready)),
             self.errors[self.ROWS].eq(go & Cat(too_many).any()),
         ]
 
@@ -298,21 +384,25 @@ class PaneAggregation(AggregateEngine):
         self, m: Module, number: int, query: PaneQuery, value: list[Signal], united: Any, go: Signal
     ) -> dict[Term, Value]:
         """The terms of one query over its windows, all with the same latency."""
-        panes = self.plan.windows[number].panes
+        panes, settable = self.plan.windows[number].panes, self.plan.settings is not None
         own = self.terms.of(query)
         added = [term for term in own if term.kind in ("count", "sum")]
         units: list[tuple[Any, list[Term]]] = []
         if self.wlq == "parallel":
-            unit = AdditiveWindow(self.terms, added, panes=panes, keys=self.keys)
+            unit = AdditiveWindow(self.terms, added, panes=panes, keys=self.keys, settable=settable)
             units.append((unit, added))
         if self.wlq == "sequential":
-            walks = SequentialWindow(self.terms, own, panes=panes, keys=self.keys)
+            walks = SequentialWindow(
+                self.terms, own, panes=panes, keys=self.keys, settable=settable
+            )
             m.d.comb += walks.ends.eq(united.ends[number])
             self._busy.append(walks.busy)
             units, added = [(walks, own)], own
         for term in own:
             if term not in added:
-                extreme = ExtremeWindow(self.terms, term, panes=panes, keys=self.keys)
+                extreme = ExtremeWindow(
+                    self.terms, term, panes=panes, keys=self.keys, settable=settable
+                )
                 units.append((extreme, [term]))
         found = {}
         for n, (each, terms) in enumerate(units):
@@ -323,6 +413,9 @@ class PaneAggregation(AggregateEngine):
                 each.key.eq(united.key),
                 each.en.eq(go),
             ]
+            if settable:
+                length = self._setting.windows[number].panes
+                m.d.comb += [each.length.eq(length), each.restart.eq(self._restart)]
             for k, term in enumerate(terms):
                 m.d.comb += each.value[f"term_{k}"].eq(value[self.terms.all.index(term)])
                 found[term] = delayed(

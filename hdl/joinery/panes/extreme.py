@@ -40,18 +40,25 @@ class ExtremeWindow(wiring.Component):
     value: Any
     en: Signal
     o: Any
+    length: Signal
+    restart: Signal
 
-    def __init__(self, terms: PaneTerms, term: Term, *, panes: int, keys: int = 1) -> None:
+    def __init__(
+        self, terms: PaneTerms, term: Term, *, panes: int, keys: int = 1, settable: bool = False
+    ) -> None:
         self.terms = terms
         self.term = term
         self.panes = panes
         self.keys = keys
-        members, _, _ = window_members(terms, (term,), panes, keys)
+        self.settable = settable
+        members, _, _ = window_members(terms, (term,), panes, keys, settable)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        block, odd = -(-self.panes // 2), self.panes % 2
+        most = -(-self.panes // 2)
+        block: Any = (self.length + 1)[1:] if self.settable else most
+        odd: Any = self.length[0] if self.settable else self.panes % 2
         shape, none = self.terms.shape(self.term), self.terms.identity(self.term)
         value = self.value.term_0
 
@@ -62,9 +69,9 @@ class ExtremeWindow(wiring.Component):
             return KeyedRegister(m, shape, keys=self.keys, name=name)
 
         # Where the pane lies: its place in the block, the half of memory, complete blocks before.
-        place, half, blocks = Signal(range(block)), Signal(), Signal(range(3))
-        here, before = Signal(range(block)), Signal(range(3))
-        next_place, next_half = Signal(range(block)), Signal()
+        place, half, blocks = Signal(range(most)), Signal(), Signal(range(3))
+        here, before = Signal(range(most)), Signal(range(3))
+        next_place, next_half = Signal(range(most)), Signal()
         last_key, last_place = self.key == self.keys - 1, here == block - 1
         m.d.comb += [
             here.eq(Mux(self.fresh, 0, place)),
@@ -80,15 +87,15 @@ class ExtremeWindow(wiring.Component):
             ]
 
         # Both memories are read one step ahead.
-        panes, ends = self._memory(m, "panes", block), self._memory(m, "ends", block)
+        panes, ends = self._memory(m, "panes", most), self._memory(m, "ends", most)
         next_key = Mux(last_key, 0, self.key + 1)
         begins = next_place + 1 + odd
         m.d.comb += [
-            panes[0].addr.eq(self._row(half, here, self.key, block)),
+            panes[0].addr.eq(self._row(half, here, self.key, most)),
             panes[0].data.eq(value),
-            panes[1].addr.eq(self._row(~next_half, block - 1 - next_place, next_key, block)),
-            ends[0].addr.eq(self._row(~half, block - 1 - here, self.key, block)),
-            ends[1].addr.eq(self._row(next_half, Mux(begins < block, begins, 0), next_key, block)),
+            panes[1].addr.eq(self._row(~next_half, block - 1 - next_place, next_key, most)),
+            ends[0].addr.eq(self._row(~half, block - 1 - here, self.key, most)),
+            ends[1].addr.eq(self._row(next_half, Mux(begins < block, begins, 0), next_key, most)),
         ]
         for port in (*panes, *ends):
             m.d.comb += port.en.eq(self.step)
@@ -108,8 +115,12 @@ class ExtremeWindow(wiring.Component):
         ):  # fmt: skip
             register.write(new, self.step, self.key)
 
-        cut = last_place if odd else 0  # the block before is cut as well
-        all_but_one = end.value if block > 1 else none
+        # Where the number of panes is odd, the block before is cut as well.
+        cut: Any = last_place & odd if self.settable else last_place if odd else 0
+        if self.settable:
+            all_but_one: Any = Mux(block > 1, end.value, none)
+        else:
+            all_but_one = end.value if block > 1 else none
         middle = Mux(before == 0, none, Mux(cut, all_but_one, new_whole))
         oldest = Mux((before == 2) & (here + 1 + odd < block), ends[1].data, none)
         names = ("newest", "middle", "oldest", "older", "newer")

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..aggregate import PaneStream
 from ..expr import ExprPipeline, pipeline_latency
-from .number import Divider
+from .number import Divider, SettableDivider
 from .pipe import delayed
 from .plan import PanePlan
 from .store import argument_layout
@@ -56,6 +56,8 @@ class PaneFront(wiring.Component):
         ``o``, the others 2 cycles after.
     late : Out(ArrayLayout)
         Late tuples of each query, in this cycle.
+    setting : In(plan.setting)
+        Only where the plan has settings; it must not change while there is anything here.
     """
 
     i: stream.Interface
@@ -65,6 +67,7 @@ class PaneFront(wiring.Component):
     arguments: Any
     keys: Any
     late: Any
+    setting: Any
 
     def __init__(
         self, source: PaneStream, plan: PanePlan, terms: PaneTerms, *, lanes: int, ops: int = 2
@@ -94,6 +97,7 @@ class PaneFront(wiring.Component):
                 "arguments": Out(data.ArrayLayout(argument_layout(terms), lanes)),
                 "keys": Out(data.ArrayLayout(source.key, lanes)),
                 "late": Out(data.ArrayLayout(Shape.cast(range(lanes + 1)), len(plan.queries))),
+                **({"setting": In(plan.setting)} if plan.settings else {}),
             }
         )
 
@@ -123,6 +127,8 @@ class PaneFront(wiring.Component):
         plan = self.plan
         time = delayed(m, carrier.tuple[self.source.time], self.wait, self._early, f"time_{lane}")
         column = self.source.schema[self.source.time]
+        if plan.settings:
+            return self._number_by_setting(m, lane, time)
 
         def divide(divisor: int, offsets: tuple[int, ...], name: str) -> Any:
             unit = Divider(column.shape, column.low, column.high, divisor=divisor, offsets=offsets)
@@ -143,12 +149,40 @@ class PaneFront(wiring.Component):
                 found[f"part_{window.slide}"] = part
         return found
 
+    def _number_by_setting(self, m: Module, lane: int, time: Value) -> dict[str, Any]:
+        """The same with registers. Of the quotient by SLIDE, the low bits are enough."""
+        plan, shape = self.plan, self.source.schema[self.source.time].shape
+
+        def divide(by: Any, width: int, name: str, offsets: tuple[Any, ...]) -> Any:
+            unit = SettableDivider(shape, shift=plan.shift, width=width, sums=len(offsets))
+            m.submodules[f"{name}_{lane}"] = unit
+            m.d.comb += [unit.en.eq(self._early), unit.i.eq(time), unit.multiplier.eq(by)]
+            m.d.comb += [getattr(unit, f"offset_{k}").eq(each) for k, each in enumerate(offsets)]
+            return unit
+
+        setting = self.setting
+        offsets = (Const(plan.offset, plan.total_bits), setting.offset)
+        pane = divide(setting.multiplier, plan.number.width, "pane", offsets)
+        found = {"pane": Signal(plan.number, name=f"number_{lane}"),
+                 "bound": Signal(plan.number, name=f"bound_{lane}")}  # fmt: skip
+        m.d.comb += [found["pane"].eq(pane.o_0), found["bound"].eq(pane.o_1)]
+        width = Shape.cast(plan.phases.elem_shape).width
+        for k in range(len(plan.windows)):
+            window = setting.windows[k]
+            slide = divide(window.multiplier, width, f"slide_{k}", (window.offset,))
+            part = Signal(width, name=f"part_{k}_{lane}")
+            m.d.comb += part.eq(pane.o_1[:width] - slide.o_0 * window.step)
+            found[f"part_{k}"] = part
+        return found
+
     def _evaluate(self, m: Module, expr: Any, carrier: Any, name: str) -> tuple[Value, int]:
         """The value of ``expr``, and how many cycles after the tuple came."""
         if expr is None:
             return Const(1), 0
-        unit = ExprPipeline(expr, self.source.operands, ops_per_stage=self.ops)
+        unit = ExprPipeline(expr, self.plan.operands, ops_per_stage=self.ops)
         m.submodules[name] = unit
+        if self.plan.settings:
+            m.d.comb += unit.i[self.plan.settings.source].eq(self.setting.constants)
         m.d.comb += [unit.en.eq(self._early), unit.i[self.source.name].eq(carrier.tuple)]
         return unit.o, unit.latency
 
@@ -261,10 +295,15 @@ class PaneFront(wiring.Component):
             ]
             m.d.sync += [self.o.panes[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
             for k, window in enumerate(plan.windows):
-                if window.step > 1:
+                step: Any = window.step
+                if plan.settings:
+                    step = self.setting.windows[k].step
+                    part = first[f"part_{k}"] + self.setting.windows[k].phase
+                elif step > 1:
                     part = first[f"part_{window.slide}"] + window.phase(0)
-                    wrapped = Mux(part >= window.step, part - window.step, part)
-                    m.d.sync += self.o.phases[k].eq(wrapped)
+                else:
+                    continue
+                m.d.sync += self.o.phases[k].eq(Mux(part >= step, part - step, part))
 
 
 def larger(left: Value, right: Value) -> Value:

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..tuples import bits_for_range
 
-__all__ = ["Divider", "Reciprocal", "chunk_products"]
+__all__ = ["Divider", "Reciprocal", "SettableDivider", "chunk_products"]
 
 CHUNK = 16  # bits of a factor that one multiplier of an FPGA takes, whatever its family
 
@@ -117,4 +117,61 @@ class Divider(wiring.Component):
                 getattr(self, f"o_{k}").eq(total[r.shift :].as_signed()),
                 getattr(self, f"fraction_{k}").eq(total[: r.shift]),
             ]
+        return m
+
+
+class SettableDivider(wiring.Component):
+    """Divide a number by what a register says, rounding down, after adding what others say.
+
+    Latency: 2 cycles. Throughput: one number per cycle in which ``en`` is high; with ``en`` low
+    everything holds.
+
+    Parameters
+    ----------
+    shape : Shape
+        Shape of the number.
+    shift : int
+        Bits after the point of the reciprocal.
+    width : int
+        Bits of the quotient that are wanted, the low ones.
+    sums : int
+        How many quotients.
+
+    Members
+    -------
+    en : In(1)
+    i : In(shape)
+    multiplier, offset_k : In
+        The reciprocal, and what is added to the product with it.
+    o_k : Out(signed(width))
+    """
+
+    en: Signal
+    i: Signal
+    multiplier: Signal
+
+    def __init__(self, shape: Shape, *, shift: int, width: int, sums: int = 1) -> None:
+        self.shift = shift
+        self.sums = sums
+        offsets = {f"offset_{k}": In(width + shift) for k in range(sums)}
+        outputs = {f"o_{k}": Out(signed(width)) for k in range(sums)}
+        members = {"en": In(1), "i": In(shape), "multiplier": In(shift + 1)}
+        super().__init__({**members, **offsets, **outputs})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        number = Signal(signed(len(self.i) + 1))
+        m.d.comb += number.eq(self.i)
+        products = []
+        for k, product in enumerate(chunk_products(number, self.multiplier)):
+            held = Signal(product.shape(), name=f"product_{k}", reset_less=True)
+            with m.If(self.en):
+                m.d.sync += held.eq(product)
+            products.append(held)
+        for k in range(self.sums):
+            offset, quotient = getattr(self, f"offset_{k}"), getattr(self, f"o_{k}")
+            total = Signal(len(offset), name=f"total_{k}", reset_less=True)
+            with m.If(self.en):
+                m.d.sync += total.eq(sum(products) + offset)
+            m.d.comb += quotient.eq(total[self.shift :])
         return m

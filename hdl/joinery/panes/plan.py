@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import Any
 
 from amaranth.hdl import Shape, signed
 from amaranth.lib import data
 
 from ..aggregate import PaneQuery, PaneStream
 from ..tuples import bits_for_range
+from .settings import PaneSettings
 
 __all__ = ["TAG_BITS", "PanePlan", "Window"]
 
@@ -38,6 +40,9 @@ class PanePlan:
     slots : int
         Panes that may be open, or closed and waiting, at a time.
     tag_bits : int
+    settings : PaneSettings or None
+        What can be changed at run time; then what follows from it is in registers (`setting`), of
+        which the built values are the first and the limits.
     """
 
     source: PaneStream
@@ -45,6 +50,7 @@ class PanePlan:
     slots: int
     lanes: int = 1
     tag_bits: int = TAG_BITS
+    settings: PaneSettings | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.slots, int) or self.slots & (self.slots - 1) or self.slots < 4:
@@ -82,6 +88,20 @@ class PanePlan:
         return max(window.panes for window in self.windows)
 
     @property
+    def most_step(self) -> int:
+        most = max(window.step for window in self.windows)
+        return max(most, self.most_panes) if self.settings else most
+
+    @property
+    def most_slack(self) -> int:
+        return self.settings.most_slack if self.settings else self.source.slack
+
+    @property
+    def most_slack_panes(self) -> int:
+        """The panes that SLACK may span with these slots, not counting those it spans in part."""
+        return (self.slots if self.lanes == 1 else self.slots // 2) - 2
+
+    @property
     def slides(self) -> tuple[int, ...]:
         """The different slides of more than one pane, in units of the time column."""
         return tuple(dict.fromkeys(each.slide for each in self.windows if each.step > 1))
@@ -95,8 +115,9 @@ class PanePlan:
     def number(self) -> Shape:
         """A pane's number; the least one stands for none."""
         column = self.source.schema[self.source.time]
-        low = (column.low - self.source.slack) // self.pane - 1
-        high = column.high // self.pane + self.most_panes + 1
+        pane = 1 if self.settings else self.pane
+        low = (column.low - self.most_slack) // pane - 1
+        high = column.high // pane + self.most_panes + 1
         return signed(bits_for_range(min(low, -2), high)[0])
 
     @property
@@ -119,7 +140,7 @@ class PanePlan:
     @property
     def phases(self) -> data.ArrayLayout:
         """For each query, how many panes after a window's end a pane ends."""
-        most = max(window.step for window in self.windows)
+        most = self.most_step + 1 if self.settings else self.most_step
         return data.ArrayLayout(Shape.cast(range(most)), len(self.windows))
 
     @property
@@ -128,6 +149,94 @@ class PanePlan:
         return data.StructLayout(
             {"end": 1, "place": self.near, "number": self.number, "phases": self.phases}
         )
+
+    @property
+    def operands(self) -> data.StructLayout:
+        """What expressions read: a tuple, and the constants that can be changed."""
+        if self.settings is None:
+            return self.source.operands
+        members = {self.source.name: self.source.schema.layout}
+        return data.StructLayout({**members, self.settings.source: self.settings.constants})
+
+    @cached_property
+    def shift(self) -> int:
+        """Bits after the point of reciprocals: with so many, those of all lengths are exact.
+
+        See `joinery.panes.number`: as e < d, 0 <= x e + d A < 2^s for every x where A = -low and
+        2^s is at least the number of all x times the largest d.
+        """
+        assert self.settings is not None
+        high = self.source.schema[self.source.time].high
+        return ((high + self.offset + 1) * self.settings.most_slide - 1).bit_length()
+
+    @property
+    def offset(self) -> int:
+        """What is added to products with a reciprocal."""
+        return max(0, self.most_slack - self.source.schema[self.source.time].low)
+
+    @property
+    def total_bits(self) -> int:
+        """The width of a pane's number, before what is after the point is cut off."""
+        return self.number.width + self.shift
+
+    @cached_property
+    def setting(self) -> data.StructLayout:
+        """What follows from settings: lengths in panes, and reciprocals of a pane and of SLIDE.
+
+        ``offset`` is what is added to a product so that SLACK is subtracted.
+        """
+        assert self.settings is not None
+        step = self.phases.elem_shape
+        multiplier = self.shift + 1
+        window = data.StructLayout(
+            {
+                "panes": range(self.most_panes + 1),
+                "step": step,
+                "phase": step,
+                "multiplier": multiplier,
+                "offset": Shape.cast(step).width + self.shift,
+            }
+        )
+        return data.StructLayout(
+            {
+                "pane": range(self.settings.most_range + 1),
+                "most_panes": range(self.most_panes + 1),
+                "multiplier": multiplier,
+                "offset": self.total_bits,
+                "windows": data.ArrayLayout(window, len(self.windows)),
+                "constants": self.settings.constants,
+            }
+        )
+
+    def initial(self) -> dict[str, Any]:
+        """The setting as built."""
+        assert self.settings is not None
+
+        def reciprocal(divisor: int, layout: Any) -> dict[str, int]:
+            multiplier = -(-(1 << self.shift) // divisor)
+            offset = self.offset - self.source.slack * multiplier
+            return {
+                "multiplier": multiplier,
+                "offset": offset & (1 << layout["offset"].width) - 1,
+            }
+
+        windows = [
+            {
+                "panes": window.panes,
+                "step": window.step,
+                "phase": window.phase(0),
+                **reciprocal(window.slide, self.setting["windows"].shape.elem_shape),
+            }
+            for window in self.windows
+        ]
+        first = {each.name: each.initial for each in self.settings.all}
+        return {
+            "pane": self.pane,
+            "most_panes": self.most_panes,
+            **reciprocal(self.pane, self.setting),
+            "windows": windows,
+            "constants": {name: first[name] for name, _ in self.settings.constants},
+        }
 
 
 def slots_for(source: PaneStream, pane: int, lanes: int) -> int:

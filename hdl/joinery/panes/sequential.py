@@ -45,23 +45,37 @@ class SequentialWindow(wiring.Component):
     ends: Signal
     busy: Signal
     o: Any
+    length: Signal
+    restart: Signal
 
-    def __init__(self, terms: PaneTerms, own: Sequence[Term], *, panes: int, keys: int = 1) -> None:
+    def __init__(
+        self,
+        terms: PaneTerms,
+        own: Sequence[Term],
+        *,
+        panes: int,
+        keys: int = 1,
+        settable: bool = False,
+    ) -> None:
         self.terms = terms
         self.own = tuple(own)
         self.panes = panes
         self.keys = keys
-        members, self.pane_layout, self.window_layout = window_members(terms, own, panes, keys)
+        self.settable = settable
+        members, self.pane_layout, self.window_layout = window_members(
+            terms, own, panes, keys, settable
+        )
         super().__init__({**members, "ends": In(1), "busy": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self.panes * self.keys
+        panes: Any = self.length if self.settable else self.panes
         last_key = self.key == self.keys - 1
         age, age_here = Signal(range(self.panes + 1)), Signal(range(self.panes + 1))
         m.d.comb += age_here.eq(Mux(self.fresh, 0, age))
         held = Signal(range(self.panes + 1))  # panes of the window that have been walked over
-        m.d.comb += held.eq(Mux(age_here == self.panes, self.panes, age_here + 1))
+        m.d.comb += held.eq(Mux(age_here == panes, panes, age_here + 1))
 
         buffer: Memory = Memory(shape=self.pane_layout, depth=rows, init=[])
         m.submodules.buffer = buffer
@@ -78,7 +92,7 @@ class SequentialWindow(wiring.Component):
         m.d.sync += arrives.eq(left != 0)
         with m.If(self.step):
             m.d.sync += [
-                write_row.eq(Mux(write_row == rows - 1, 0, write_row + 1)),
+                write_row.eq(Mux(write_row == panes * self.keys - 1, 0, write_row + 1)),
                 read_row.eq(write_row),
             ]
             with m.If(last_key):
@@ -86,8 +100,14 @@ class SequentialWindow(wiring.Component):
             with m.If(self.ends):
                 m.d.sync += left.eq(held)
         with m.Elif(left != 0):
-            back = Mux(read_row < self.keys, read_row + rows - self.keys, read_row - self.keys)
+            back = Mux(
+                read_row < self.keys, read_row + (panes - 1) * self.keys, read_row - self.keys
+            )
             m.d.sync += [left.eq(left - 1), read_row.eq(back)]
+
+        if self.settable:
+            with m.If(self.restart):
+                m.d.sync += write_row.eq(0)
 
         for k, term in enumerate(self.own):
             name = f"term_{k}"

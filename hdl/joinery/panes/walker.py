@@ -49,6 +49,8 @@ class PaneWalker(wiring.Component):
     number : Out(number)
         The pane after the one of the step to come.
     step : Out(struct)
+    setting : In(plan.setting)
+        Only where the plan has settings.
     """
 
     closed: Signal
@@ -59,6 +61,7 @@ class PaneWalker(wiring.Component):
     address: Signal
     number: Signal
     step: Any
+    setting: Any
 
     def __init__(self, plan: PanePlan, *, keys: int = 1) -> None:
         self.plan = plan
@@ -73,12 +76,14 @@ class PaneWalker(wiring.Component):
                 "address": Out(range(plan.slots * keys)),
                 "number": Out(plan.number),
                 "step": Out(step_layout(plan, keys)),
+                **({"setting": In(plan.setting)} if plan.settings else {}),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         plan, gap = self.plan, self.gap.payload
+        lengths: Any = self.setting if plan.settings else plan
         place = Signal(plan.place, init=plan.slots, reset_less=True, name="next_place")
         number = Signal(plan.number)
         phases = Signal(plan.phases)
@@ -134,11 +139,11 @@ class PaneWalker(wiring.Component):
                 m.d.sync += [
                     number.eq(here + 1),
                     fresh.eq(0),
-                    left.eq(Mux(walks, left - 1, plan.most_panes - 1)),
+                    left.eq(Mux(walks, left - 1, lengths.most_panes - 1)),
                 ]
-                for k, window in enumerate(plan.windows):
+                for k in range(len(plan.windows)):
                     after = phases_here[k] + 1
-                    m.d.sync += phases[k].eq(Mux(after == window.step, 0, after))
+                    m.d.sync += phases[k].eq(Mux(after == lengths.windows[k].step, 0, after))
         m.d.sync += awake.eq(1)
         with m.If(~awake):
             m.d.sync += place.eq(self.restart)

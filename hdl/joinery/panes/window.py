@@ -27,7 +27,7 @@ def window_shape(term: Term, rows: int, panes: int) -> Shape:
 
 
 def window_members(
-    terms: PaneTerms, own: Sequence[Term], panes: int, keys: int
+    terms: PaneTerms, own: Sequence[Term], panes: int, keys: int, settable: bool
 ) -> tuple[dict[str, Any], data.StructLayout, data.StructLayout]:
     """The members that every kind of window has, and the layouts of a pane and of a window."""
     pane = data.StructLayout({f"term_{k}": terms.shape(term) for k, term in enumerate(own)})
@@ -42,6 +42,8 @@ def window_members(
         "en": In(1),
         "o": Out(window),
     }
+    if settable:
+        members |= {"length": In(range(panes + 1)), "restart": In(1)}
     return members, pane, window
 
 
@@ -56,6 +58,8 @@ class AdditiveWindow(wiring.Component):
     own : sequence of Term
         Counts and sums.
     panes, keys : int
+    settable : bool
+        The number of panes can be changed, up to ``panes``.
 
     Members
     -------
@@ -70,6 +74,9 @@ class AdditiveWindow(wiring.Component):
         Not used, as nothing here moves without a step.
     o : Out(struct)
         The terms of the window that ends with it.
+    length : In(range(panes + 1)), restart : In(1)
+        Only if settable: the number of panes, and a pulse with which a new one comes; the next
+        step must be fresh.
     """
 
     LATENCY = 1
@@ -80,24 +87,39 @@ class AdditiveWindow(wiring.Component):
     value: Any
     en: Signal
     o: Any
+    length: Signal
+    restart: Signal
 
-    def __init__(self, terms: PaneTerms, own: Sequence[Term], *, panes: int, keys: int = 1) -> None:
+    def __init__(
+        self,
+        terms: PaneTerms,
+        own: Sequence[Term],
+        *,
+        panes: int,
+        keys: int = 1,
+        settable: bool = False,
+    ) -> None:
         self.terms = terms
         self.own = tuple(own)
         self.panes = panes
         self.keys = keys
-        members, self.pane_layout, self.window_layout = window_members(terms, own, panes, keys)
+        self.settable = settable
+        members, self.pane_layout, self.window_layout = window_members(
+            terms, own, panes, keys, settable
+        )
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         rows = self.panes * self.keys
+        panes: Any = self.length if self.settable else self.panes
+        last_row: Any = panes * self.keys - 1
         last_key = self.key == self.keys - 1
         age, age_here = Signal(range(self.panes + 1)), Signal(range(self.panes + 1))
         m.d.comb += age_here.eq(Mux(self.fresh, 0, age))
-        full = age_here == self.panes
+        full = age_here == panes
         with m.If(self.step & last_key):
-            m.d.sync += age.eq(Mux(full, self.panes, age_here + 1))
+            m.d.sync += age.eq(Mux(full, panes, age_here + 1))
 
         leaving: Any = Signal(self.pane_layout)
         if rows == 1:
@@ -109,7 +131,7 @@ class AdditiveWindow(wiring.Component):
             write, read = ring.write_port(), ring.read_port()
             position, after = Signal(range(rows)), Signal(range(rows))
             m.d.comb += [
-                after.eq(Mux(position == rows - 1, 0, position + 1)),
+                after.eq(Mux(position == last_row, 0, position + 1)),
                 write.addr.eq(position),
                 write.data.eq(self.value),
                 write.en.eq(self.step),
@@ -119,6 +141,8 @@ class AdditiveWindow(wiring.Component):
             ]
             with m.If(self.step):
                 m.d.sync += position.eq(after)
+            if self.settable:
+                self._restart(m, position, leaving)
 
         for k, term in enumerate(self.own):
             name = f"term_{k}"
@@ -133,3 +157,14 @@ class AdditiveWindow(wiring.Component):
             with m.If(self.step):
                 m.d.sync += self.o[name].eq(new)
         return m
+
+    def _restart(self, m: Module, position: Signal, leaving: Any) -> None:
+        """A new length counts rows from 0; a ring of one row cannot be read while it is written."""
+        newest: Any = Signal(self.pane_layout)
+        with m.If(self.step):
+            m.d.sync += newest.eq(self.value)
+        with m.If(self.restart):
+            m.d.sync += position.eq(0)
+        if self.keys == 1:
+            with m.If(self.length == 1):
+                m.d.comb += leaving.eq(newest)
