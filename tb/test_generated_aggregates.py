@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joinery.aggregate import AggregateEngine
+from joinery_gen.at_run import change
 from joinery_gen.engines import plan
 from joinery_gen.generate import generate
-from joinery_gen.query import Query
+from joinery_gen.query import JoineryError, Query
 from joinery_tb.aggregate_cases import AggregateCase, random_tuples, sliding_query
 from joinery_tb.bench import Script
 from joinery_tb.design import Design
@@ -107,6 +109,50 @@ def test_any_times(
     ]
     case = AggregateCase(DESIGNS[name][0], stream)
     check(case, designs[name], tmp_path_factory.mktemp("any"), sim="icarus")
+
+
+# Settings.
+
+BUILT = sliding_query((35, 10), (12, 6), slack=9, where="x > -5 AND k <> 3")
+CHANGES = [
+    {"range_0": 14, "slide_0": 7, "range_1": 7, "slide_1": 7, "slack": 3},
+    {"range_1": 11, "slide_1": 3, "where_0_0": 2000, "where_1_1": -8},
+]
+
+
+def test_settings_give_the_rows_of_a_build_with_their_values(tmp_path: Path) -> None:
+    top = generate(plan(BUILT, "panes", {"runtime": 1, "sum_rows": 500}), tmp_path / "design")
+    case = tuples_for(BUILT, TUPLES)
+    for values in CHANGES:
+        meant, writes = change(BUILT, top, values)
+        assert meant.body != BUILT.body
+        check(
+            AggregateCase(meant, case.tuples), tmp_path / "design", tmp_path, sim="icarus",
+            writes=writes,
+        )  # fmt: skip
+    check(case, tmp_path / "design", tmp_path, sim="icarus")
+    _, too_many_panes = change(BUILT, top, {"range_1": 13, "slide_1": 1})
+    out = tmp_path / "out.parquet"
+    report = simulate(
+        tmp_path / "design", tmp_path / "input", out, sim="icarus", writes=too_many_panes
+    )
+    assert case.rows_of(pq.read_table(out / "case.cql_1.parquet")) == case.found[0][0]
+    told = {name: report.replay.registers[name] for name in ("applied", "refused", "errors")}
+    assert told == {"applied": 0, "refused": 1, "errors": 1 << AggregateEngine.SETTING}
+
+
+def test_wrong_settings(tmp_path: Path) -> None:
+    top = generate(plan(BUILT, "panes", {"runtime": 1, "sum_rows": 500}), tmp_path / "design")
+    plain = {**top, "settings": []}
+    names = "range_0, slide_0, range_1, slide_1, slack, where_0_0, where_0_1, where_1_0, where_1_1"
+    for described, values, message in (
+        (plain, {"range": 5}, "The design has no setting 'range'; it has none; try --set "
+         "runtime=1"),
+        (top, {"range": 5}, f"The design has no setting 'range'; it has {names}"),
+        (top, {"range_1": 36}, "Setting range_1 is built for 1 to 35, not 36"),
+    ):  # fmt: skip
+        with pytest.raises(JoineryError, match=f"^{message}$"):
+            change(BUILT, described, values)
 
 
 # At the ports.

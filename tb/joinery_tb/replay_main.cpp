@@ -36,6 +36,7 @@ constexpr int kResetCycles = 64;  // for a few edges of a second clock that is s
 constexpr int kResetCycles = 4;
 #endif
 constexpr int kQuietCycles = 64;
+constexpr int kSettingCycles = 4096;  // a design may have to divide before settings apply
 constexpr int kRegisterPatience = 1000;
 
 // Verilator makes a port an integer or an array of 32-bit words, by its width. Both lie in memory
@@ -343,7 +344,7 @@ class Replay {
             any = true;
         }
         std::fclose(list);
-        for (int cycle = 0; any && cycle < kQuietCycles; ++cycle) {
+        for (int cycle = 0; any && cycle < kSettingCycles; ++cycle) {
             settle();
             tick();
         }

@@ -16,6 +16,7 @@ module replay_tb;
   localparam RESET_CYCLES = 4;
 `endif
   localparam QUIET_CYCLES = 64;
+  localparam SETTING_CYCLES = 4096;  // a design may have to divide before settings apply
   localparam REGISTER_PATIENCE = 1000;
   localparam PATH_BITS = 8 * 4096;
 
@@ -327,7 +328,7 @@ module replay_tb;
         found = 1;
       end
       if (found) begin
-        for (count = 0; count < QUIET_CYCLES; count = count + 1) begin
+        for (count = 0; count < SETTING_CYCLES; count = count + 1) begin
           #1 tick;
         end
       end

@@ -2,14 +2,17 @@
 # (a plan that is refused leaves an engine half made)
 """The engines for aggregates over one stream: `panes`, and its baselines `wid` and `glacier`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from joinery.aggregate import Aggregate, AggregateEngine, PaneQuery, PaneStream
 from joinery.axi import AggregateShell, Identity, Report, ReportColumn
-from joinery.expr import columns_of
+from joinery.expr import Const, Expr, columns_of
+from joinery.expr.simplify import with_operands
 from joinery.open_windows import GlacierAggregation, WIDAggregation
 from joinery.panes import PaneAggregation
+from joinery.panes.settings import PaneSettings, Register
 
 from ..query import (
     AVG_EXTRA_DIGITS,
@@ -19,6 +22,7 @@ from ..query import (
     Query,
     SlidingWindow,
     WindowEndOutput,
+    share_panes,
 )
 from .model import Engine, Form, Parameter, Plan
 
@@ -86,6 +90,36 @@ def _report(output: KeyOutput | WindowEndOutput | AggregateOutput) -> ReportColu
     return ReportColumn(output.name, output.type, ("value", output.name))
 
 
+def changed(query: Query, values: Mapping[str, int]) -> Query:
+    """Return the query that a build of ``query`` runs when settings have these values."""
+    settings = PaneSettings(pane_stream(query), tuple(pane_queries(query)))
+    bodies = []
+    for number, (body, opened) in enumerate(zip(_bodies(query), settings.queries, strict=True)):
+        window = body.source.window
+        assert isinstance(window, SlidingWindow)
+        length, slide = settings.of_query(number)
+        window = replace(
+            window,
+            range=values.get(length, window.range),
+            slide=values.get(slide, window.slide),
+            slack=values.get("slack", window.slack),
+        )
+        where = None if opened.where is None else _closed(opened.where, values)
+        source = replace(body.source, window=window)
+        bodies.append(replace(body, source=source, where=where))
+    first, *more = share_panes(bodies) if query.more else bodies
+    return replace(query, body=first, more=tuple(more))
+
+
+def _closed(expr: Expr, values: Mapping[str, int]) -> Expr:
+    """Put constants where ``expr`` has registers."""
+    if isinstance(expr, Register):
+        return Const(values.get(expr.name, expr.initial), expr.kind)
+    if not expr.operands:
+        return expr
+    return with_operands(expr, [_closed(operand, values) for operand in expr.operands])
+
+
 def _builder(engine: Callable[..., AggregateEngine]) -> Callable[[Plan], AggregateEngine]:
     """Return what builds ``engine`` from a plan."""
 
@@ -103,6 +137,7 @@ PANES = {
     "wlq": Parameter("word", "parallel", "parallel takes a pane per cycle; or sequential"),
     "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
     "gaps": Parameter("number", None, "leaps of time that may wait"),
+    "runtime": Parameter("number", None, "1: RANGE, SLIDE, SLACK and constants can be changed"),
     "keys": Parameter("number", 64, "the most keys; a pane takes as many cycles", KEYED),
     "sum_rows": SUM_ROWS,
 }
@@ -113,7 +148,7 @@ ADVICE = {
 }
 ENGINES = {
     "panes": Engine(
-        (Form.SLIDING, *KEYED), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE
+        (Form.SLIDING, *KEYED), _builder(PaneAggregation), aggregate_shell, PANES, ADVICE, changed
     ),
     "wid": Engine(
         (Form.SLIDING,),

@@ -82,7 +82,7 @@ class Engine:
     ``build`` makes the bare component of a plan, whose ``predicted`` tells cycles and resources.
     ``shell`` puts it into a top: a ``StreamShell``, or any other ``Shell``. Both may raise
     ``ValueError`` for a parameter that does not fit. ``advice`` says what to do about an error, by
-    its bit.
+    its bit, and ``changed`` what a query is once settings of the built design have other values.
     """
 
     forms: tuple[Form, ...]
@@ -90,6 +90,7 @@ class Engine:
     shell: "Callable[[Plan, Any, Identity], Shell]"
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     advice: Mapping[int, str] = field(default_factory=dict)
+    changed: "Callable[[Query, Mapping[str, int]], Query] | None" = None
 
     def parameters_for(self, query: Query) -> dict[str, Parameter]:
         form = form_of(query.body)
