@@ -437,7 +437,9 @@ def test_interrupt_leaves_nothing(shop: Path, tmp_path: Path) -> None:
     before = set(shop.iterdir())
     work = tmp_path / "work"
     work.mkdir()
-    command = [JOINERY, "verify", "small.cql", *DATA, "--engine", "nested_loop", "--sim", "icarus"]
+    # Where tests run in the background, a shell has Ctrl-C ignored, and that is inherited.
+    command = ["env", "--default-signal=INT"]
+    command += [JOINERY, "verify", "small.cql", *DATA, "--engine", "nested_loop", "--sim", "icarus"]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -345,6 +345,8 @@ def test_interrupt_leaves_nothing(tmp_path: Path, stimulus: Path) -> None:
     build.build_replay(design, "icarus")
     (tmp_path / "out").mkdir()
     code = (
+        # Where tests run in the background, a shell has Ctrl-C ignored, and that is inherited.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from joinery_tb.replay import replay\n"
         f"replay({str(design.directory)!r}, {str(stimulus)!r}, {str(tmp_path / 'out' / 'x')!r}, "
         "sim='icarus', patience=10**12)"
