@@ -4,6 +4,7 @@
 import random
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -80,9 +81,14 @@ def parts_of(words: list[tuple[list[int], int]]) -> list[dict[str, int]]:
 
 
 @few
-@given(depth=st.integers(0, 9), block=st.booleans(), pauses=st.tuples(stalls, stalls), seed=seeds)
-def test_queue_against_reference(depth: int, block: bool, pauses: Any, seed: int) -> None:
-    style = "block" if block and depth > 1 else "auto"
+@given(
+    depth=st.integers(0, 9),
+    style=st.sampled_from(Queue.STYLES),
+    pauses=st.tuples(stalls, stalls),
+    seed=seeds,
+)
+def test_queue_against_reference(depth: int, style: str, pauses: Any, seed: int) -> None:
+    style = style if depth > 1 else "auto"
     dut: Any = Queue(PAIR, depth=depth, style=style) if depth else Buffer(PAIR)
     sent = pairs(30, seed=seed)
     run = run_stream(dut, {"i": sent}, stall_in=pauses[0], stall_out=pauses[1], seed=seed)
@@ -160,6 +166,7 @@ LENGTH = 40
         (Buffer(PAIR), 1),
         *((Queue(PAIR, depth=depth), 1) for depth in (1, 2, 3, 7, 64)),
         *((Queue(PAIR, depth=depth, style="block"), 2) for depth in (3, 4, 65)),
+        *((Queue(PAIR, depth=depth, style="prompt"), 1) for depth in (2, 3, 65)),
         (Fork(PAIR, outputs=3), 0),
     ],
 )
@@ -205,7 +212,8 @@ def test_width_takes_one_part_per_cycle(factor: int) -> None:
 
 
 def test_queue_fills_to_its_depth() -> None:
-    for depth, style in ((1, "auto"), (2, "auto"), (5, "auto"), (2, "block"), (5, "block")):
+    styles = ("distributed", "block", "prompt")
+    for depth, style in ((1, "auto"), *product((2, 5), styles)):
         dut = Queue(8, depth=depth, style=style)
         levels = []
         pauses = (True,) * (depth + 3) + (False,) * (depth + 3)
@@ -232,11 +240,15 @@ def test_queue_fills_to_its_depth() -> None:
         (lambda: Queue(1, depth=True), "Queue depth must be a positive integer, not True"),
         (
             lambda: Queue(1, depth=2, style="lut"),
-            "Queue style must be auto, distributed or block, not 'lut'",
+            "Queue style must be auto, distributed, block or prompt, not 'lut'",
         ),
         (
             lambda: Queue(1, depth=1, style="block"),
             "Queue of depth 1 is a register and has no block style",
+        ),
+        (
+            lambda: Queue(1, depth=1, style="prompt"),
+            "Queue of depth 1 is a register and has no prompt style",
         ),
         (lambda: Fork(1, outputs=0), "Fork outputs must be a positive integer, not 0"),
         (lambda: Arbiter(1, inputs=-1), "Arbiter inputs must be a positive integer, not -1"),

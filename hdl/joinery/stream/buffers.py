@@ -65,7 +65,8 @@ class Buffer(wiring.Component):
 class Queue(wiring.Component):
     """Hold up to ``depth`` transfers, first in, first out.
 
-    Latency: 1 cycle; 2 cycles in ``block`` style. Throughput: one transfer per cycle.
+    Latency: 1 cycle; 2 cycles in ``block`` style. Throughput: one transfer per cycle. Only in
+    ``block`` style can the output be empty while the queue is not.
 
     From depth 2 on, ``i.ready`` depends on registers alone and is high exactly while ``level`` is
     below ``depth``, so ``depth - level`` is the room that a producer may count on. At depth 1 a
@@ -80,8 +81,9 @@ class Queue(wiring.Component):
         Transfers held at most; any number, not only powers of two.
     style : str
         ``distributed`` keeps rows in memory with asynchronous read (registers at depth 1),
-        ``block`` in memory with synchronous read, which maps to block RAM. ``auto`` chooses
-        ``block`` above ``BLOCK_DEPTH`` rows.
+        ``block`` in memory with synchronous read, which maps to block RAM. ``prompt`` is ``block``
+        with a register beside the memory, which takes a transfer that need not wait. ``auto``
+        chooses ``block`` above ``BLOCK_DEPTH`` rows.
 
     Members
     -------
@@ -94,7 +96,7 @@ class Queue(wiring.Component):
     BLOCK_DEPTH = 64
     """Deepest queue that ``auto`` builds without block RAM: what one LUT of six inputs stores."""
 
-    STYLES = ("auto", "distributed", "block")
+    STYLES = ("auto", "distributed", "block", "prompt")
 
     i: stream.Interface
     o: stream.Interface
@@ -103,11 +105,12 @@ class Queue(wiring.Component):
     def __init__(self, shape: ShapeLike, *, depth: int, style: str = "auto") -> None:
         require_positive("Queue depth", depth)
         if style not in self.STYLES:
-            raise ValueError(f"Queue style must be auto, distributed or block, not {style!r}")
+            known = f"{', '.join(self.STYLES[:-1])} or {self.STYLES[-1]}"
+            raise ValueError(f"Queue style must be {known}, not {style!r}")
         if style == "auto":
             style = "block" if depth > self.BLOCK_DEPTH else "distributed"
-        if style == "block" and depth == 1:
-            raise ValueError("Queue of depth 1 is a register and has no block style")
+        if style in ("block", "prompt") and depth == 1:
+            raise ValueError(f"Queue of depth 1 is a register and has no {style} style")
         self.shape = shape
         self.depth = depth
         self.style = style
@@ -138,33 +141,50 @@ class Queue(wiring.Component):
         rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[])
         m.submodules.rows = rows
         write = rows.write_port()
-        read = rows.read_port(domain="sync" if self.style == "block" else "comb")
+        read = rows.read_port(domain="comb" if self.style == "distributed" else "sync")
+        stored = Signal()
         fetch = Signal()
 
         def after(row: Value) -> Value:
             return Mux(row == self.depth - 1, 0, row + 1)
 
-        with m.If(push):
+        with m.If(stored):
             m.d.sync += write.addr.eq(after(write.addr))
         with m.If(fetch):
             m.d.sync += read.addr.eq(after(read.addr))
 
         m.d.comb += self.i.ready.eq(self.level != self.depth)
-        m.d.comb += write.en.eq(push)
+        m.d.comb += write.en.eq(stored)
         m.d.comb += write.data.eq(self.i.payload)
-        m.d.comb += self.o.payload.eq(read.data)
 
-        if self.style == "block":
-            # The memory's own output register presents the oldest transfer; the next is fetched
-            # into it as that one leaves. A row counts as held until it has left.
-            more = Signal()
-            m.d.comb += more.eq(self.level > self.o.valid)
-            m.d.comb += fetch.eq(more & (self.o.ready | ~self.o.valid))
-            m.d.comb += read.en.eq(fetch)
-            with m.If(self.o.ready | ~self.o.valid):
-                m.d.sync += self.o.valid.eq(more)
-        else:
+        if self.style == "distributed":
+            m.d.comb += stored.eq(push)
             m.d.comb += fetch.eq(pop)
             m.d.comb += self.o.valid.eq(self.level != 0)
+            m.d.comb += self.o.payload.eq(read.data)
+            return m
 
+        # The memory's own output register presents the oldest transfer; the next is fetched into it
+        # as that one leaves. A row counts as held until it has left.
+        free = Signal()
+        more = Signal()
+        passes = Signal()
+        m.d.comb += free.eq(self.o.ready | ~self.o.valid)
+        m.d.comb += more.eq(self.level > self.o.valid)
+        m.d.comb += fetch.eq(more & free)
+        m.d.comb += read.en.eq(fetch)
+        m.d.comb += stored.eq(push & ~passes)
+        with m.If(free):
+            m.d.sync += self.o.valid.eq(more | passes)
+
+        if self.style == "block":
+            m.d.comb += self.o.payload.eq(read.data)
+        else:
+            beside = Signal(self.shape)
+            passed = Signal()
+            m.d.comb += passes.eq(push & free & ~more)
+            m.d.comb += self.o.payload.eq(Mux(passed, beside, read.data))
+            with m.If(free):
+                m.d.sync += passed.eq(passes)
+                m.d.sync += beside.eq(self.i.payload)
         return m
