@@ -263,7 +263,6 @@ ONE = PaneQuery(None, (COUNT,), 4, 2)
             "SLACK spans 6 panes of 2, and 4 slots are too few; 8 are enough",
         ),
         ({"keys": 0}, "The most keys must be a positive integer, not 0"),
-        ({"gaps": 1}, "Gaps must be an integer from 2 on, not 1"),
         ({"wlq": "fast"}, "WLQ must be parallel or sequential, not 'fast'"),
         ({"runtime": 2}, "Runtime must be true or false, not 2"),
         ({"sum_rows": 0}, "The most rows of a window must be positive, not 0"),

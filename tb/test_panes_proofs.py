@@ -41,7 +41,6 @@ class CountsWindows(wiring.Component):
             [query],
             sum_rows=7,
             slots=4,
-            gaps=2,
             tag_bits=2,
         )
         super().__init__(

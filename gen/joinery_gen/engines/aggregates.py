@@ -136,7 +136,6 @@ PANES = {
     "lanes": Parameter("number", 1, "tuples per cycle: 1, 2, 4 or 8"),
     "wlq": Parameter("word", "parallel", "parallel takes a pane per cycle; or sequential"),
     "slots": Parameter("number", None, "panes that may be open or wait, a power of two"),
-    "gaps": Parameter("number", None, "leaps of time that may wait"),
     "runtime": Parameter("number", None, "1: RANGE, SLIDE, SLACK and constants can be changed"),
     "keys": Parameter("number", 64, "the most keys; a pane takes as many cycles", KEYED),
     "sum_rows": SUM_ROWS,

@@ -46,9 +46,7 @@ class PaneAggregation(AggregateEngine):
         As for `AggregateEngine`.
     slots : int
         Panes that may be open or wait at a time; a power of two. By default what SLACK needs, and
-        enough for a backlog of 512.
-    gaps : int
-        Leaps of time that may wait at a time.
+        room for a backlog (`slots_for`).
     keys : int
         Most keys of GROUP BY in a stream. A pane takes as many cycles as there may be keys, rounded
         up to a power of two. Tuples of more keys are dropped, and an error is raised for each.
@@ -82,7 +80,6 @@ class PaneAggregation(AggregateEngine):
         lanes: int = 1,
         sum_rows: int = 1 << 32,
         slots: int | None = None,
-        gaps: int = 64,
         keys: int = 64,
         wlq: str = "parallel",
         runtime: bool = False,
@@ -102,14 +99,12 @@ class PaneAggregation(AggregateEngine):
             raise ValueError(f"GROUP BY takes one tuple per transfer, not {lanes!r}; use one lane")
         if not isinstance(keys, int) or keys < 1:
             raise ValueError(f"The most keys must be a positive integer, not {keys!r}")
-        if not isinstance(gaps, int) or gaps < 2:
-            raise ValueError(f"Gaps must be an integer from 2 on, not {gaps!r}")
         if wlq not in ("parallel", "sequential"):
             raise ValueError(f"WLQ must be parallel or sequential, not {wlq!r}")
-        self.slots = slots_for(pane_stream, self.pane, lanes) if slots is None else slots
         self.computed = changes.queries if changes else self.queries
+        panes = max(query.range for query in self.queries) // self.pane
+        self.slots = slots_for(pane_stream, self.pane, panes, lanes) if slots is None else slots
         self.plan = PanePlan(pane_stream, self.computed, self.slots, lanes, tag_bits, changes)
-        self.gaps = gaps
         self.wlq = wlq
         self.most_keys = keys
         self.keys = 1 << max(1, (keys - 1).bit_length()) if pane_stream.keys else 1
@@ -135,13 +130,18 @@ class PaneAggregation(AggregateEngine):
         walk = self.plan.most_panes + 1 if self.wlq == "sequential" else 0
         latency = walk + self.front.latency + 1 + self.close_delay + 2 + self.window_latency
         # Between panes that wait, each gap is walked as far as windows reach.
-        walked = (self.slots + (self.gaps + 2) * self.plan.most_panes) * self.keys
+        walked = (self.slots + (self.slots + 2) * self.plan.most_panes) * self.keys
         return {
             "cycles": {
                 "latency": latency,
                 "per_transfer": 1,
                 "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
+                "pane": self.pane,
+                "slack": self.pane_stream.slack,
+                "leap": self.plan.leap,
+                "cycles_per_pane": self.keys,
+                "walk": min(window.step for window in self.plan.windows) if walk else 0,
             },
             "resources": {
                 "slots": self.slots,
@@ -154,7 +154,10 @@ class PaneAggregation(AggregateEngine):
         m.submodules.front = front = self.front
         m.submodules.places = places = PanePlaces(self.plan)
         m.submodules.walker = walker = PaneWalker(self.plan, keys=self.keys)
-        m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.gaps, style="distributed")
+        # There is one gap at most in front of each place. The walker must see it as soon as the
+        # place is closed, so the queue must not take longer than the way of `closed`.
+        style = "prompt" if self.slots > Queue.BLOCK_DEPTH else "distributed"
+        m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.slots, style=style)
         wiring.connect(m, places.gap, gaps.i)
         wiring.connect(m, gaps.o, walker.gap)
 

@@ -239,6 +239,12 @@ class PanePlan:
         }
 
 
-def slots_for(source: PaneStream, pane: int, lanes: int) -> int:
-    """Enough for SLACK and a backlog of at least 512 panes."""
-    return max(1024, 2 * PanePlan.least_slots(source, pane, lanes))
+def slots_for(source: PaneStream, pane: int, panes: int, lanes: int) -> int:
+    """Enough for SLACK and a backlog, where the longest window has so many ``panes``.
+
+    Panes wait where a leap of time has many windows to report, one row a cycle, while tuples go on
+    to come. Four times the panes of a window are enough for real streams with silent stretches.
+    Each takes a row of memory for every key, so that there are bounds.
+    """
+    backlog = 1024 if source.keys else min(4096, 1 << (4 * panes - 1).bit_length())
+    return max(1024, backlog, 2 * PanePlan.least_slots(source, pane, lanes))
