@@ -1,10 +1,10 @@
-"""How many cycles a join takes: the timing in ``top.json`` applied to the tuples and the pairs.
+"""How many cycles a design takes: the timing in ``top.json`` applied to the tuples and the results.
 
-Without matches this is a sum over the steps. Where there are matches, the results are followed
-cycle by cycle: each pair is found at a known place of a known step, waits in the queue of its
-prober, and leaves through its core's outlet and the tree of mergers; while a queue is too full, no
-step goes on. The networks `ring` and `fsm_tree` are not followed: with them, and matches, this is
-an estimate.
+`pane_cycles` tells of aggregates. A join without matches takes a sum over its steps. Where there
+are matches, the results are followed cycle by cycle: each pair is found at a known place of a known
+step, waits in the queue of its prober, and leaves through its core's outlet and the tree of
+mergers; while a queue is too full, no step goes on. The networks `ring` and `fsm_tree` are not
+followed: with them, and matches, this is an estimate.
 """
 
 from collections import deque
@@ -20,19 +20,24 @@ import pyarrow.parquet as pq
 from joinery.handshake import core_of_left, core_of_right
 from joinery.stream import MergeTree
 
+from .pane_cycles import predict_pane_cycles
+from .query import AggregateQuery, Query
+
 __all__ = ["predict_card_cycles", "predict_cycles"]
 
 Numbers = npt.NDArray[np.int64]
 
 
-def predict_cycles(top: Mapping[str, Any], prepared: Path | str, golden: Path | str) -> int | None:
+def predict_cycles(
+    top: Mapping[str, Any], prepared: Path | str, golden: Path | str, query: Query
+) -> int:
     """Return the cycles from the first input beat to the end of the output, without stalls.
 
-    ``top`` is the content of ``top.json``, ``prepared`` the input, and ``golden`` the result of the
-    same query. Of an aggregate only bounds are predicted, in ``top.json``, and this is None.
+    ``top`` is the content of ``top.json``, ``prepared`` the input, and ``golden`` the result of
+    ``query``.
     """
-    if "drain" in top["predicted"]["cycles"]:
-        return None
+    if isinstance(query.body, AggregateQuery):
+        return predict_pane_cycles(top, prepared, query)
     arrivals = [
         pq.read_table(Path(prepared) / f"{flag['source']}.parquet", columns=["_arrival"])
         for flag in top["input"]["flags"]

@@ -55,7 +55,16 @@ class WIDAggregation(AggregateEngine):
     def predicted(self) -> dict[str, Any]:
         latency = self.front.latency + 3
         return {
-            "cycles": {"latency": latency, "per_transfer": 1, "drain": latency + self.modules + 2},
+            "cycles": {
+                "latency": latency,
+                "per_transfer": 1,
+                "drain": latency + self.modules + 2,
+                "panes": self.window.panes,
+                "pane": self.pane,
+                "slack": self.reads.slack,
+                "step": self.window.step,
+                "modules": self.modules,
+            },
             "resources": {"modules": self.modules},
         }
 

@@ -146,7 +146,7 @@ def verify(
             for one in found:
                 one.error = str(error)
             return found
-        plain = not (stall_in or stall_out or design.has_merge_clock)
+        plain = not (stall_in or stall_out or at_run or design.has_merge_clock)
         run = _Run(folder, design, prepared, report, steps, predictable=plain)
         for number, (part, one) in enumerate(zip(meant.parts, found, strict=True)):
             run.judge(number, part, one, master=master, spark=spark, show=show)
@@ -194,7 +194,7 @@ class _Run:
                 found.predicted_cycles = self.report.predicted_cycles if self.predictable else None
             elif self.predictable and not refused_any:
                 found.predicted_cycles = predict_cycles(
-                    self.design.top, self.prepared.folder, golden
+                    self.design.top, self.prepared.folder, golden, query
                 )
         found.refused = self.report.refused
         found.cycles = self.report.replay.cycles
