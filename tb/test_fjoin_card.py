@@ -2,6 +2,7 @@
 """The simulated card, against every pair tested one by one."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -229,6 +230,26 @@ def test_errors_of_tasks(device: SimulatedCard) -> None:
     for values, message in wrong:
         with pytest.raises(DeviceError, match=f"^{message}$"):
             device.start(1, replace(task, **values))
+
+
+@pytest.mark.parametrize("channel", ["r", "b"])
+def test_errors_of_the_memory(channel: str) -> None:
+    """An answer with an error is never taken for data, even where the task comes to its end."""
+    parameters, _ = CARDS["at full rate"]
+    card = card_of(**parameters)
+    with SimulatedCard(card, memory_bytes=1 << 16, latency=7, faults={channel: 2}) as device:
+        batch = batch_of(device, 1, (9, 70), 3)
+        task = make_task(device, 1, batch, 0)
+        results = expected(SHAPES[1], [batch], task.time_range).pairs[0].total()
+        assert results > 4 * WORD // 8, "they take more than one burst of four words"
+        device.start(1, task)
+        message = (
+            "The card's memory answered pipeline 1 with an error; "
+            "what it read or wrote is not to be trusted"
+        )
+        with pytest.raises(DeviceError, match=f"^{re.escape(message)}$"):
+            finish(device, 1, 100)
+        assert device.status(0).state == "idle"
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -118,7 +118,10 @@ class Device(Protocol):
         """Begin a task on a pipeline that is ``idle`` or ``done``."""
 
     def status(self, pipeline: int) -> CardStatus:
-        """Return how far a pipeline is; this takes no time of the card."""
+        """Return how far a pipeline is; this takes no time of the card.
+
+        An error of the card's memory raises `DeviceError`.
+        """
 
     def wait(self) -> None:
         """Let the card work until the state of a pipeline changes, or for a while."""

@@ -13,7 +13,8 @@
 //   q                         leave
 //
 // A memory answers in order, LATENCY cycles or more after it was asked. On each channel it pauses
-// at random, as the options chance_ar, chance_r, chance_aw, chance_w and chance_b say.
+// at random, as the options chance_ar, chance_r, chance_aw, chance_w and chance_b say. With fault_r or
+// fault_b, that answer of each memory, counted from 1, is an error.
 
 #include <cstdint>
 #include <cstdio>
@@ -32,6 +33,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr int kRegisterPatience = 1000;
+constexpr unsigned kSlaveError = 2;
 
 uint64_t number(const std::string& name) {
     const char* found = Verilated::commandArgsPlusMatch((name + "=").c_str());
@@ -165,6 +167,8 @@ class Memory : public Slave {
         : bus_{top},
           bytes_(bytes),
           latency_(number("latency")),
+          fault_r_(number("fault_r")),
+          fault_b_(number("fault_b")),
           pause_ar_("ar", 0x1000 + K),
           pause_r_("r", 0x2000 + K),
           pause_aw_("aw", 0x3000 + K),
@@ -204,14 +208,14 @@ class Memory : public Slave {
             std::memcpy(&bus_.rdata(), bytes_.data() + burst.address, WORD_BYTES);
             burst.address += WORD_BYTES;
             bus_.rid() = burst.id;
-            bus_.rresp() = 0;
+            bus_.rresp() = ++answers_r_ == fault_r_ ? kSlaveError : 0;
             bus_.rlast() = --burst.beats == 0;
             bus_.rvalid() = 1;
             if (burst.beats == 0) reads_.pop_front();
         }
         if (!bus_.bvalid() && !answers_.empty() && now >= answers_.front() && !pause_b_.next()) {
             bus_.bvalid() = 1;
-            bus_.bresp() = 0;
+            bus_.bresp() = ++answers_b_ == fault_b_ ? kSlaveError : 0;
             answers_.pop_front();
         }
     }
@@ -251,7 +255,8 @@ class Memory : public Slave {
 
     Bus<K> bus_;
     Bytes& bytes_;
-    const uint64_t latency_;
+    const uint64_t latency_, fault_r_, fault_b_;
+    uint64_t answers_r_ = 0, answers_b_ = 0;
     Pauses pause_ar_, pause_r_, pause_aw_, pause_w_, pause_b_;
     Held held_ar_, held_aw_, held_w_;
     bool read_taken_ = false, answer_taken_ = false;

@@ -107,6 +107,8 @@ class SimulatedCard:
         Cycles from a request to memory until its answer begins.
     stalls : mapping of channel to float
         How often each of ``CHANNELS`` pauses.
+    faults : mapping of channel to int
+        Which answer of each memory on ``r`` or ``b``, counted from 1, is an error.
     seed : int
     """
 
@@ -117,6 +119,7 @@ class SimulatedCard:
         memory_bytes: int = 1 << 24,
         latency: int = 40,
         stalls: Mapping[str, float] | None = None,
+        faults: Mapping[str, int] | None = None,
         seed: int = 1,
     ) -> None:
         self.facts = facts = CardFacts.of(card)
@@ -125,6 +128,7 @@ class SimulatedCard:
         for channel in CHANNELS:
             chance = (stalls or {}).get(channel, 0.0)
             options[f"chance_{channel}"] = min(round(256 * chance), 255)
+        options |= {f"fault_{channel}": (faults or {}).get(channel, 0) for channel in ("r", "b")}
         self._process = subprocess.Popen(
             [build_card(facts), *(f"+{name}={value}" for name, value in options.items())],
             stdin=subprocess.PIPE,
@@ -194,6 +198,11 @@ class SimulatedCard:
 
     def status(self, pipeline: int) -> CardStatus:
         state = self._state(pipeline)
+        if self._read(self.facts.addresses["errors"]) >> pipeline & 1:
+            raise DeviceError(
+                f"The card's memory answered pipeline {pipeline} with an error; "
+                "what it read or wrote is not to be trusted"
+            )
         counters = {
             {"matches": "results"}.get(name, name): self._get(pipeline, f"{name}_lo")
             | self._get(pipeline, f"{name}_hi") << 32
