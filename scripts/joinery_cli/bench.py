@@ -25,6 +25,10 @@ BENCHES = {
         "joinery_cli.bench_fjoin:bench_fjoin",
         "deep join pipelines: utilisation and results per cycle by units, window and selectivity",
     ),
+    "fjoin_area": (
+        "joinery_cli.bench_fjoin:bench_area",
+        "what a join unit of these pipelines costs, beside the paper's",
+    ),
     "golden": (
         "joinery_cli.bench_golden:bench_golden",
         "the golden job's time at 1, 2 and 4 times the rows, and the same rows from a cluster",
@@ -105,7 +109,7 @@ def bench_table(name: str, rows: Sequence[Mapping[str, Any]]) -> "Table":
     return make_table(f"bench {name}", shown, caption=f"{os.cpu_count()} cores; {caption}")
 
 
-LISTING = "\b\n" + "\n".join(f"  {name:9}  {what}" for name, (_, what) in BENCHES.items())
+LISTING = "\b\n" + "\n".join(f"  {name:10}  {what}" for name, (_, what) in BENCHES.items())
 
 
 @click.command(

@@ -1,12 +1,12 @@
-"""``joinery bench fjoin``: join pipelines at full load, each result held against brute force.
+"""``joinery bench fjoin`` and ``fjoin_area``: join pipelines at full load, and what a unit costs.
 
-Every row is a run of generated Verilog: batches of stream tuples without a pause, each joined with
-the same window. Coordinates and addresses are drawn so that a pair matches with the probability
-that is named; all pairs are in range and in order, so what matches is a result.
+Every row of ``fjoin`` is a run of generated Verilog: batches of stream tuples without a pause, each
+joined with the same window. Coordinates and addresses are drawn so that a pair matches with the
+probability that is named; all pairs are in range and in order, so what matches is a result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -18,11 +18,12 @@ from joinery.fjoin import FJoinPaper, FJoinPipeline, PipelineShape
 from joinery.join import JoinPair
 from joinery.tuples import Field, IntType, Schema
 from joinery_gen.query import JoineryError
+from joinery_synth.area import Area, measure_area
 from joinery_tb.pipeline_runs import run_pipeline
 
 from .common import say
 
-__all__ = ["bench_fjoin"]
+__all__ = ["bench_area", "bench_fjoin"]
 
 Numbers = npt.NDArray[np.int64]
 Rows = list[dict[str, Any]]
@@ -155,6 +156,56 @@ def _cases(engine: str, predicate: str, units: int, lanes: int, window: int) -> 
             for size in WINDOWS if window == 0 else [window]:
                 for number in UNITS if units == 0 else [units]:
                     yield Case(name, which, number, 1 if name == "fjoin_paper" else lanes, size)
+
+
+# What a unit costs.
+
+
+PAPER_UNITS = {"manhattan": (478, 872), "prefix": (303, 649)}
+"""LUT and FF of a unit of the paper's own RTL, with the same tool and family."""
+PAPER_FLOW = 0.499  # window tuples per cycle, at best
+LIMITS = {"manhattan": (170, 200, 5), "prefix": (60, 100, 10)}
+"""The most LUT and FF of a unit, and how many times the paper's comparisons per LUT at least."""
+
+
+def bench_area(
+    predicate: str = "all", small: int = 64, large: int = 128, family: str = "xcup"
+) -> Rows:
+    """Synthesize pipelines of two sizes: what a unit more takes, all it needs at the edge included.
+
+    ``times_paper`` compares comparisons per cycle and LUT, where nothing holds the flow.
+    """
+    rows = []
+    for case in _cases("fjoin", predicate, small, 1, WINDOWS[-1]):
+        say(f"fjoin_area: {case.predicate}, {small} and {large} units, {family}")
+        sizes = [replace(case, units=units) for units in (small, large)]
+        areas = [measure_area(each.pipeline(), family=family) for each in sizes]
+
+        def per_unit(kind: str, areas: Sequence[Area] = areas) -> float:
+            return float(getattr(areas[1], kind) - getattr(areas[0], kind)) / (large - small)
+
+        lut, ff = per_unit("lut"), per_unit("ff")
+        most_lut, most_ff, least = LIMITS[case.predicate]
+        paper_lut, paper_ff = PAPER_UNITS[case.predicate]
+        times = paper_lut / PAPER_FLOW / lut
+        rows.append(
+            {
+                "engine": case.engine,
+                "predicate": case.predicate,
+                "family": family,
+                "units": f"{small} to {large}",
+                "lut": areas[1].lut,
+                "ff": areas[1].ff,
+                "lut_per_unit": round(lut, 1),
+                "ff_per_unit": round(ff, 1),
+                "paper_lut_per_unit": paper_lut,
+                "paper_ff_per_unit": paper_ff,
+                "times_paper": round(times, 1),
+                "right": lut <= most_lut and ff <= most_ff and times >= least,
+                "yosys_version": areas[1].yosys_version.split()[1],
+            }
+        )
+    return rows
 
 
 # What is joined.
