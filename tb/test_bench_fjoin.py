@@ -50,3 +50,12 @@ def test_loads_match_as_often_as_named(name: str, selectivity: float) -> None:
 def test_refuses(chosen: dict[str, str], error: str) -> None:
     with pytest.raises(JoineryError, match=f"^{re.escape(error)}$"):
         bench_fjoin.bench_fjoin(**chosen)  # type: ignore[arg-type]
+
+
+def test_area_of_a_unit() -> None:
+    (row,) = bench_fjoin.bench_area("prefix", small=16, large=32)
+    assert (row["engine"], row["predicate"], row["units"]) == ("fjoin", "prefix", "16 to 32")
+    assert 16 < row["lut_per_unit"] <= 60  # a slice of the window register and a comparison
+    assert 16 < row["ff_per_unit"] <= 100
+    assert row["times_paper"] == round(303 / 0.499 / row["lut_per_unit"], 1)
+    assert row["right"]
