@@ -40,7 +40,7 @@ def source_of(slack=0):
 
 def check(engine, inputs, **options):
     """Run inputs, each a list of items, and compare every row and the late counts."""
-    source = engine.pane_stream
+    source = engine.source
     transfers = [items_to_transfers(source, items, lanes=engine.lanes) for items in inputs]
     found = run_engine(engine, transfers, **options)
     late = [0] * len(engine.queries)

@@ -96,7 +96,7 @@ def plan_command(
     from joinery_gen.engines import plan
 
     chosen = plan(read_query(query), engine, settings)
-    predicted = chosen.build().predicted
+    predicted = chosen.predict(chosen.build().predicted)
     about = {
         "query": chosen.query.name,
         "engine": chosen.engine,

@@ -1,5 +1,6 @@
 """Multi-level queues: windows of very many keys, over a hierarchy of memories."""
 
+from .aggregation import KeyedAggregation, kept_columns
 from .engine import KeyedAggregate, WindowAggregator
 from .functions import FUNCTIONS
 from .kernels import Fold, Kernel
@@ -14,10 +15,12 @@ __all__ = [
     "Fold",
     "Kernel",
     "KeyedAggregate",
+    "KeyedAggregation",
     "Level",
     "MemoryPort",
     "MultiLevelQueue",
     "Queues",
     "TimedMemory",
     "WindowAggregator",
+    "kept_columns",
 ]

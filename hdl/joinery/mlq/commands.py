@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Fork
 from .collector import order_layout
-from .keys import KeyTable
+from .keys import STAMP_BITS, KeyTable
 from .levels import Queues
 
 __all__ = ["CommandGenerator", "eviction_layout", "tag_layout"]
@@ -20,8 +20,13 @@ def tag_layout(queues: Queues, key_width: int) -> data.StructLayout:
 
 
 def eviction_layout(queues: Queues, key_width: int) -> data.StructLayout:
-    """A key that lost its place, how many values went with it, and the key that took the place."""
-    return data.StructLayout({"key": key_width, "count": queues.count, "by": key_width})
+    """A key that lost its place, how many values went with it, and the key that took the place.
+
+    ``at`` is the number of the tuple that took it, counted from 0 on since reset or the end.
+    """
+    return data.StructLayout(
+        {"key": key_width, "count": queues.count, "by": key_width, "at": STAMP_BITS}
+    )
 
 
 class CommandGenerator(wiring.Component):
@@ -112,6 +117,7 @@ class CommandGenerator(wiring.Component):
             self.o_evicted.p.key.eq(step.evicted_key),
             self.o_evicted.p.count.eq(step.evicted_count),
             self.o_evicted.p.by.eq(step.key),
+            self.o_evicted.p.at.eq(step.number),
         ]
         return m
 
@@ -120,27 +126,19 @@ class CommandGenerator(wiring.Component):
         shape = self.queues.levels[level]
         move = step.move.levels[f"level_{level}"]
         aggregate = Signal(name=f"aggregate_{level}")
-        first = Signal(Shape.cast(range(shape.words + 1)), name=f"first_{level}")
-        until = Signal(operation.until.shape(), name=f"until_{level}")
-        words = Signal(operation.words.shape(), name=f"words_{level}")
+        tail = Signal(operation.until.shape(), name=f"tail_{level}")
+        words = Mux(aggregate, (tail + (shape.word - 1)) // shape.word, 0)
         return [
             aggregate.eq(step.move.aggregate & (move.held != 0)),
-            first.eq(Mux(move.flush, 0, move.read // shape.word)),
-            until.eq(Mux(move.flush, move.read, move.read % shape.word) + move.held),
-            words.eq(
-                Mux(
-                    move.flush,
-                    shape.words,
-                    Mux(aggregate, (until + (shape.word - 1)) // shape.word, 0),
-                )
-            ),
+            # From the word with the oldest value on. A level that is flushed is full to its end.
+            tail.eq(move.read % shape.word + move.held),
             operation.slot.eq(step.slot),
             operation.aggregate.eq(aggregate),
             operation.flush.eq(move.flush),
-            operation.first.eq(first),
-            operation.words.eq(words),
+            operation.first.eq(Mux(move.flush, 0, move.read // shape.word)),
+            operation.words.eq(Mux(move.flush, shape.words, words)),
             operation.skip.eq(Mux(move.flush, move.read, move.read % shape.word)),
-            operation.until.eq(until),
+            operation.until.eq(Mux(move.flush, shape.values, tail)),
             operation.write.eq(move.write),
             operation.position.eq(move.position),
         ]

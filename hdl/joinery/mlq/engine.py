@@ -128,6 +128,11 @@ class WindowAggregator(wiring.Component):
         below = sum(-(-level.values // lanes) for level in self.queues.levels[:-1])
         return below + self.queues.last.words + 1
 
+    @property
+    def latency(self) -> int:
+        """Cycles from the tuple that completes a window to its row, beside the memories' time."""
+        return 20 + self.parts
+
     def _kernels(self) -> list[tuple[KeyedAggregate, str, Kernel]]:
         return [
             (

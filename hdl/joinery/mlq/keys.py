@@ -77,8 +77,9 @@ class KeyTable(wiring.Component):
     -------
     i : In(stream.Signature(tuple_layout(key_width, width)))
     o : Out(stream.Signature(self.step))
-        For each tuple its key, its value, the slot of the key, and its move; with ``evicted``, the
-        key whose place it took, and how many values that had.
+        For each tuple its key, its value, the slot of the key, its move, and its number from 0 on
+        since reset or the end; with ``evicted``, the key whose place it took, and how many values
+        that had.
     rows, slide : In(queues.count)
         WS and WA; they must not change between the first tuple and the end.
     """
@@ -112,6 +113,7 @@ class KeyTable(wiring.Component):
                 "evicted": 1,
                 "evicted_key": key_width,
                 "evicted_count": queues.count,
+                "number": STAMP_BITS,
             }
         )
         self.memories: list[memory.Memory] = [
@@ -139,6 +141,7 @@ class KeyTable(wiring.Component):
 
         # Three steps: the places are read, one of them is chosen, it is changed and written back.
         looking, choosing = Signal(), Signal()
+        wanted_number, chosen_number = Signal(STAMP_BITS), Signal(STAMP_BITS)
         wanted: Any = Signal(self.tuple)
         chosen: Any = Signal(self.tuple)
         entry: Any = Signal(self.entry)
@@ -151,17 +154,20 @@ class KeyTable(wiring.Component):
             m.d.sync += [
                 looking.eq(self.i.valid & self.i.ready),
                 wanted.eq(self.i.payload),
+                wanted_number.eq(number),
                 choosing.eq(looking),
                 chosen.eq(wanted),
+                chosen_number.eq(wanted_number),
             ]
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [ending.eq(self.i.p.end), number.eq(number + 1)]
+            m.d.sync += [ending.eq(self.i.p.end), number.eq(Mux(self.i.p.end, 0, number + 1))]
 
         write_back = Signal()
         m.d.comb += [
             write_back.eq(choosing & self.o.ready & ~chosen.end),
             step.before.eq(entry.pointers),
-            changed.eq(Cat(Const(1, 1), chosen.key, number, step.after)),
+            changed.eq(Cat(Const(1, 1), chosen.key, chosen_number, step.after)),
+            self.o.p.number.eq(chosen_number),
         ]
         found = self._read_places(
             m, go, wanted, write_back, way, place, changed, clearing, clear_place

@@ -13,7 +13,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..tuples import bits_for_range
-from .pipe import KeyedRegister
+from ..pipe import KeyedRegister
 from .terms import PaneTerms, Term
 
 __all__ = ["AdditiveWindow", "window_members", "window_shape"]
