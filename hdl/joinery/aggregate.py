@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Shape, Signal
 from amaranth.lib import data, stream, wiring
 
 from .expr import Bool, Expr, Number, columns_of
 from .tuples import Schema, bits_for_range
+
+if TYPE_CHECKING:
+    from .mlq.ports import MemoryChannel
 
 __all__ = [
     "FUNCTIONS",
@@ -282,7 +285,7 @@ class AggregateEngine(wiring.Component):
         Only with settings: high in the cycle in which a request takes effect, or is refused.
     """
 
-    ERRORS = (
+    ERRORS: tuple[str, ...] = (
         "a window held more rows than its sums were built for",
         "there were more keys than the key table holds",
         "a setting was out of the built limits and was refused",
@@ -318,8 +321,8 @@ class AggregateEngine(wiring.Component):
             raise ValueError(f"The most rows of a window must be positive, not {sum_rows!r}")
         carried = {(source.name, name) for name in source.schema.names}
         for query in queries:
-            for source, name in sorted(columns_of(*query.expressions) - carried):
-                raise ValueError(f"The tuples carry no column {source}.{name}")
+            for stray, name in sorted(columns_of(*query.expressions) - carried):
+                raise ValueError(f"The tuples carry no column {stray}.{name}")
         self.source = source
         self.queries = tuple(queries)
         self.lanes = lanes
@@ -344,18 +347,14 @@ class AggregateEngine(wiring.Component):
                 "refused": wiring.Out(1),
             }
         members |= {
-            f"ports_{level}": wiring.Out(port).array(channel + 1)
-            for level, _, channel, port, _ in self.channels
+            f"ports_{each.level}": wiring.Out(each.port).array(each.number + 1)
+            for each in self.channels
         }
         super().__init__(members)
 
     @property
-    def channels(self) -> Sequence[tuple[int, str, int, Any, bool]]:
-        """The channels of memory that stay outside, as members ``ports_<level>``.
-
-        Each has its level, the memory's name, its number, its `MemoryPort`, and whether it takes a
-        read and a write at once.
-        """
+    def channels(self) -> Sequence["MemoryChannel"]:
+        """The channels of memory that stay outside, at members ``ports_<level>``."""
         return ()
 
     @property
@@ -391,9 +390,7 @@ class PaneEngine(AggregateEngine):
     source: PaneStream
     queries: tuple[PaneQuery, ...]
 
-    def __init__(
-        self, source: PaneStream, queries: Sequence[PaneQuery], **options: Any
-    ) -> None:
+    def __init__(self, source: PaneStream, queries: Sequence[PaneQuery], **options: Any) -> None:
         for each in (each for query in queries for each in query.aggregates):
             if each.function == "median":
                 raise ValueError(

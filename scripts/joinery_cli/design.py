@@ -97,7 +97,7 @@ def plan_command(
 
     chosen = plan(read_query(query), engine, settings)
     predicted = chosen.predict(chosen.build().predicted)
-    about = {
+    about: dict[str, Any] = {
         "query": chosen.query.name,
         "engine": chosen.engine,
         "parameters": dict(chosen.parameters),

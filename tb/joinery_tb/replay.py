@@ -96,7 +96,8 @@ class ReplayReport:
 class SimReport:
     """A whole simulation: tuples offered and refused by source, rows out, and the replay between.
 
-    ``evicted`` counts keys that lost their place. The replay counts refused transfers; ``as_dict`` tells them as ``refused_transfers``.
+    ``evicted`` counts keys that lost their place. The replay counts refused transfers; ``as_dict``
+    tells them as ``refused_transfers``.
     """
 
     path: Path

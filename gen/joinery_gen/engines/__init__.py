@@ -25,7 +25,12 @@ __all__ = [
     "plan",
 ]
 
-ENGINES: dict[str, Engine] = {**joins.ENGINES, **cards.ENGINES, **aggregates.ENGINES, **keyed.ENGINES}
+ENGINES: dict[str, Engine] = {
+    **joins.ENGINES,
+    **cards.ENGINES,
+    **aggregates.ENGINES,
+    **keyed.ENGINES,
+}
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",

@@ -9,7 +9,7 @@ from typing import Any
 from amaranth.lib import wiring
 
 from joinery.aggregate import RowQuery, RowStream
-from joinery.axi import AggregateShell, Identity, MemoryPins, Shell
+from joinery.axi import AggregateShell, Identity, Shell
 from joinery.expr import columns_of
 from joinery.mlq import KeyedAggregation, kept_columns
 
@@ -81,9 +81,8 @@ def _model(plan: Plan) -> dict[str, dict[str, Any]]:
 
 def _simulated(plan: Plan, shell: Shell) -> wiring.Component | None:
     assert isinstance(shell, AggregateShell)
-    memories: dict[MemoryPins, Mapping[str, Any]] = {
-        pins: simulated(level_plan(plan).memories[pins.level]) for pins in shell.memories
-    }
+    chosen = level_plan(plan).memories
+    memories = [(pins, simulated(chosen[pins.channel.level])) for pins in shell.memories]
     return SimulatedTop(shell, memories) if memories else None
 
 

@@ -81,9 +81,13 @@ class LevelPlan:
 def plan_levels(problem: Problem, levels: str | None = None) -> LevelPlan:
     """Choose the values of each level for ``levels``, or for the least levels that fit."""
     for name in [levels] if levels else TRIED:
-        memories = tuple(_memories(problem, name))
+        memories = _memories(problem, name)
         try:
-            return LevelPlan(problem, memories, choose_values(problem, memories))
+            values = choose_values(problem, memories)
+            words = values[-1] // words_of(memories, values, problem.value_bytes)[-1]
+            last = memories.pop()
+            memories.append(replace(last, channels=min(last.channels, words)))
+            return LevelPlan(problem, tuple(memories), values)
         except JoineryError:
             if name in (levels, TRIED[-1]):
                 raise

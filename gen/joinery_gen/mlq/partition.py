@@ -73,10 +73,13 @@ def _choices(problem: Problem, memory: MemorySpec) -> Iterator[int]:
 def _complete(
     problem: Problem, memories: Sequence[MemorySpec], lower: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Add the last level, which holds the window in whole blocks; None if it does not fit."""
+    """Add the last level, which holds the window in whole blocks; None if it does not fit.
+
+    Its words are as many in each channel, but for a window that is less than that.
+    """
     block = lower[-1] if lower else 1
     word = 1 << (memories[-1].word // problem.value_bytes).bit_length() - 1
-    whole = max(block, min(word, 1 << (problem.rows - 1).bit_length()))
+    whole = max(block, min(word * memories[-1].channels, 1 << (problem.rows - 1).bit_length()))
     values = (*lower, -(-problem.rows // whole) * whole)
     fits = bytes_needed(problem, memories, values)[-1] <= memories[-1].capacity
     return values if fits else None

@@ -1,6 +1,6 @@
 """A core with simulated memories at its ports, which has only the ports of any other core."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Signal
@@ -20,17 +20,20 @@ class SimulatedTop(wiring.Component):
     ----------
     shell : Shell
         What ``top`` was written from.
-    memories : mapping of MemoryPins to the parameters of `TimedMemory`
+    memories : sequence of (MemoryPins, mapping)
+        Each channel, and the timing that its `TimedMemory` has.
 
     Members
     -------
     Those of the shell, but for the channels.
     """
 
-    def __init__(self, shell: Shell, memories: Mapping[MemoryPins, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, shell: Shell, memories: Sequence[tuple[MemoryPins, Mapping[str, Any]]]
+    ) -> None:
         self.memories = memories
         self.core = dict(shell.signature.members.items())
-        inner = {name for pins in memories for name in pins.members()}
+        inner = {name for pins, _ in memories for name in pins.members()}
         super().__init__({name: each for name, each in self.core.items() if name not in inner})
 
     def elaborate(self, platform: object) -> Module:
@@ -45,7 +48,7 @@ class SimulatedTop(wiring.Component):
             for name, each in self.core.items()
         }
         m.submodules.top = Instance("top", i_clk=ClockSignal(), i_rst=ResetSignal(), **ports)
-        for pins, timing in self.memories.items():
+        for pins, timing in self.memories:
             memory = TimedMemory(
                 lines=pins.port.lines,
                 word=pins.port.word,

@@ -54,8 +54,9 @@ class AggregateShell(StreamShell):
     An input beat carries a tuple or a punctuation per lane. An output beat has a place for a row of
     each query; where there are several, a row begins with its query's number. Where keys can lose
     their place, a row begins with a bit that tells whether it reports that. Channels of memory that
-    the engine leaves outside are ports of the core. A setting that can be changed at run time is one register, or two where it is wider than 32 bits; a write to
-    ``apply`` asks for all of them at once.
+    the engine leaves outside are ports of the core. A setting that can be changed at run time is
+    one register, or two where it is wider than 32 bits; a write to ``apply`` asks for all of them
+    at once.
 
     Parameters
     ----------
@@ -95,10 +96,7 @@ class AggregateShell(StreamShell):
         lane = data.StructLayout(
             {"valid": 1, "punctuation": 1, "tuple": engine.source.schema.layout}
         )
-        self.memories = [
-            MemoryPins(f"{name}_{channel}", level, channel, port, duplex)
-            for level, name, channel, port, duplex in engine.channels
-        ]
+        self.memories = [MemoryPins(each) for each in engine.channels]
         late = {f"late_{k}": f"Late tuples of query {k}" for k in range(queries)}
         if queries > 1:
             self.COUNTERS = {**self.COUNTERS, **late}
@@ -129,8 +127,8 @@ class AggregateShell(StreamShell):
     def elaborate(self, platform: object) -> Module:
         m = super().elaborate(platform)
         for each in self.memories:
-            port = getattr(self.engine, f"ports_{each.level}")[each.channel]
-            each.connect(m, self, port)
+            ports = getattr(self.engine, f"ports_{each.channel.level}")
+            each.connect(m, self, ports[each.channel.number])
         return m
 
     def feed(self, m: Module, beat: Any, present: Value) -> None:
@@ -262,7 +260,6 @@ class AggregateShell(StreamShell):
                 for report, fields in zip(self.reports, columns, strict=True)
             ],
         }
-
 
     def _describe_eviction(self, base: int) -> dict[str, Any]:
         """Where an eviction is told, by the names that it has for a host."""

@@ -7,7 +7,7 @@ from typing import Any
 from amaranth.hdl import Module, Value
 from amaranth.lib.wiring import In, Member, Out
 
-from ..mlq.ports import MemoryPort
+from ..mlq.ports import MemoryChannel, MemoryPort
 
 __all__ = ["MemoryPins"]
 
@@ -20,11 +20,15 @@ class MemoryPins:
     no bit offsets; ``MemoryPort`` says what they mean.
     """
 
-    name: str
-    level: int
-    channel: int
-    port: MemoryPort
-    duplex: bool
+    channel: MemoryChannel
+
+    @property
+    def name(self) -> str:
+        return f"{self.channel.name}_{self.channel.number}"
+
+    @property
+    def port(self) -> MemoryPort:
+        return self.channel.port
 
     @property
     def fields(self) -> dict[str, int]:
@@ -70,11 +74,11 @@ class MemoryPins:
         """An entry of ``memories`` in ``top.json``."""
         return {
             "name": self.name,
-            "level": self.level,
-            "channel": self.channel,
+            "level": self.channel.level,
+            "channel": self.channel.number,
             "lines": self.port.lines,
             "values_per_word": self.port.word,
             "bits_per_value": self.port.width,
             "burst": self.port.burst,
-            "duplex": self.duplex,
+            "duplex": self.channel.duplex,
         }

@@ -1,8 +1,8 @@
 """Row windows per key as an engine: WHERE, arguments and key of each tuple, then the queues.
 
-    i -> expressions -> WindowAggregator -> o
-                         |  (evictions) --/
-                         \\-> memories: block RAM within, others at ports
+i -> expressions -> WindowAggregator -> o
+                     |  (evictions) --/
+                     \\-> memories: block RAM within, others at ports
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from .functions import FUNCTIONS
 from .keys import STAMP_BITS
 from .levels import Level, Queues
 from .memory import BlockMemory
-from .ports import MemoryPort
+from .ports import MemoryChannel, MemoryPort
 
 __all__ = ["KeyedAggregation", "kept_columns"]
 
@@ -129,7 +129,7 @@ class KeyedAggregation(AggregateEngine):
         )
 
     @property
-    def channels(self) -> list[tuple[int, str, int, MemoryPort, bool]]:
+    def channels(self) -> list[MemoryChannel]:
         found = []
         for k, name in self.outside.items():
             level = self.queues.levels[k]
@@ -139,7 +139,10 @@ class KeyedAggregation(AggregateEngine):
                 width=self.queues.width,
                 burst=level.burst,
             )
-            found += [(k, name, c, port, level.duplex) for c in range(level.channels)]
+            found += [
+                MemoryChannel(name, k, number, port, level.duplex)
+                for number in range(level.channels)
+            ]
         return found
 
     @cached_property

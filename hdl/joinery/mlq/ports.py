@@ -1,10 +1,12 @@
 """The native memory port: what stands between a level and the memory that it is made of."""
 
+from dataclasses import dataclass
+
 from amaranth.hdl import unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["MemoryPort"]
+__all__ = ["MemoryChannel", "MemoryPort"]
 
 
 class MemoryPort(wiring.Signature):
@@ -59,3 +61,18 @@ class MemoryPort(wiring.Signature):
                 "data": self.word * self.width,
             }
         )
+
+
+@dataclass(frozen=True)
+class MemoryChannel:
+    """A channel of a level whose memory is not part of the engine, but at its ports.
+
+    ``name`` is that of the memory, ``number`` that of the channel within the level. Where it is
+    ``duplex``, a request may read and write at once.
+    """
+
+    name: str
+    level: int
+    number: int
+    port: MemoryPort
+    duplex: bool
