@@ -291,8 +291,14 @@ def test_keys_take_one_lane():
         (lambda: PaneQuery(V, (), 1, 1), "WHERE takes a condition, not a whole number"),
         (lambda: PaneQuery(None, (COUNT, COUNT), 1, 1), "Aggregate 'n' is declared twice"),
         (
-            lambda: Aggregate("m", "median", V),
-            "An aggregate is count, sum, min, max, avg, not 'median'",
+            lambda: Aggregate("m", "mode", V),
+            "An aggregate is count, sum, min, max, avg, median, not 'mode'",
+        ),
+        (
+            lambda: PaneAggregation(
+                source_of(), [PaneQuery(None, (Aggregate("m", "median", V),), 1, 1)]
+            ),
+            "Aggregate m: there is no median of panes; engine mlq has it",
         ),
         (lambda: Aggregate("m", "max"), "Aggregate m: max needs an argument"),
         (
