@@ -133,6 +133,11 @@ def _check_order(problem: Problem, memories: Sequence[MemorySpec]) -> None:
             )
 
 
+def _power_within(number: int) -> int:
+    """The largest power of two that is not above ``number``: keys have so many places."""
+    return 1 << number.bit_length() - 1
+
+
 def _too_large(problem: Problem, memories: Sequence[MemorySpec]) -> JoineryError:
     """Say which level cannot hold its part, and the nearest that can be held."""
     if problem.rows == 1 and len(memories) > 1:
@@ -146,14 +151,14 @@ def _too_large(problem: Problem, memories: Sequence[MemorySpec]) -> JoineryError
             return JoineryError(
                 f"Level {memory.name} has {memory.capacity} bytes, and one value for each of "
                 f"{problem.keys} keys takes {problem.keys * each}; nearest that would fit: "
-                f"keys={memory.capacity // each}, or levels={rest}"
+                f"keys={_power_within(memory.capacity // each)}, or levels={rest}"
             )
     last = memories[-1]
     whole = 1 << (last.word // problem.value_bytes).bit_length() - 1
     need = bytes_needed(problem, [last], [-(-problem.rows // whole) * whole])[0]
     nearest = []
     if problem.keys > 1 and (keys := last.capacity * problem.keys // need):
-        nearest.append(f"keys={keys}")
+        nearest.append(f"keys={_power_within(keys)}")
     if rows := last.capacity // last.word // problem.keys * whole:
         nearest.append(f"rows={rows}")
     return JoineryError(
