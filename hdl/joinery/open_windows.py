@@ -15,9 +15,9 @@ from amaranth.lib import data
 
 from .aggregate import AggregateEngine, PaneQuery, PaneStream
 from .panes.front import PaneFront, event_layout
-from .panes.pipe import delayed
 from .panes.plan import PanePlan
 from .panes.terms import PaneTerms, Term
+from .pipe import delayed
 
 __all__ = ["GlacierAggregation", "WIDAggregation"]
 
