@@ -7,6 +7,8 @@ from .levels import Level, Queues
 from .memory import BlockMemory, TimedMemory
 from .ports import MemoryPort
 from .queue import MultiLevelQueue
+from .timed import KeyedTimeAggregator
+from .windows import TimeWindows
 
 __all__ = [
     "FUNCTIONS",
@@ -14,10 +16,12 @@ __all__ = [
     "Fold",
     "Kernel",
     "KeyedAggregate",
+    "KeyedTimeAggregator",
     "Level",
     "MemoryPort",
     "MultiLevelQueue",
     "Queues",
+    "TimeWindows",
     "TimedMemory",
     "WindowAggregator",
 ]
