@@ -33,6 +33,9 @@ KEY_WIDTH = 24
 VALUE_WIDTH = 16
 """The paper's tuple: a vehicle of 24 bits and a speed of 16."""
 
+DEPTH = 64
+"""Operations that may wait at a level: windows of many keys become complete at random."""
+
 RESULTS = ("sum", "count", "low", "high", "twice")
 
 
@@ -105,6 +108,7 @@ class SpeedTop(wiring.Component):
                 *([KeyedAggregate("median", "median", "speed")] if median else []),
             ],
             key_width=KEY_WIDTH,
+            depth=DEPTH,
         )
         super().__init__(
             {
