@@ -136,13 +136,21 @@ class Collector(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes = self.queues.lanes
+        last = len(self.queues.levels) - 1
         packed: list[stream.Interface] = []
         for level in reversed(range(len(self.queues.levels))):
             word = self.queues.levels[level].word
             packer = Packer(self.queues.width, lanes=word, wide=lanes)
             m.submodules[f"packer_{level}"] = packer
             wiring.connect(m, wiring.flipped(getattr(self, f"i_{level}")), packer.i)
-            packed.append(packer.o)
+            if level == last:
+                packed.append(packer.o)
+                continue
+            # All of a window, so that it is packed while words of slower levels are delivered.
+            depth = max(2, self.queues.levels[level].values // lanes)
+            m.submodules[f"packed_{level}"] = queue = Queue(packer.o.payload.shape(), depth=depth)
+            wiring.connect(m, packer.o, queue.i)
+            packed.append(queue.o)
         self._deliver(m, packed)
         return m
 

@@ -251,4 +251,6 @@ class Sequencer(wiring.Component):
                 self.o.p.slot.eq(Mux(gives, reading.o.payload, in_use.o.payload)),
                 self.o.p.number.eq(answer.dead),
             ]
-        return sweeping, read, (left == 0) & (reading.level == 0)
+        swept = Signal()
+        m.d.comb += swept.eq((left == 0) & (reading.level == 0))
+        return sweeping, read, swept
