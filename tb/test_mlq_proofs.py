@@ -89,7 +89,13 @@ class NumberedPointers(wiring.Component):
         modulus = 2 << self.rows.bit_length()
         number = Signal(range(modulus))
         count = Signal(range(self.rows + 1))
-        m.d.comb += [step.before.eq(pointers), step.rows.eq(self.rows), step.slide.eq(self.slide)]
+        complete = count + 1 == self.rows
+        m.d.comb += [
+            step.before.eq(pointers),
+            step.insert.eq(1),
+            step.aggregate.eq(complete),
+            step.evict.eq(Mux(complete, self.slide, 0)),
+        ]
         kept = [
             [Signal(range(modulus), name=f"kept_{k}_{n}") for n in range(size)]
             for k, size in enumerate(self.values)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from joinery.aggregate import Aggregate, PaneQuery, PaneStream
 from joinery.expr import Column, Compare, Const
+from joinery.number import Reciprocal
 from joinery.panes import PaneAggregation
-from joinery.panes.number import Reciprocal
 from joinery.tuples import Field, IntType, Schema, TimestampType
 from joinery_tb.panes import expected_rows, items_to_transfers, run_engine
 from joinery_tb.simulate import STALLS

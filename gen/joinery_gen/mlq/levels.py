@@ -112,10 +112,10 @@ def _memories(problem: Problem, levels: str) -> list[MemorySpec]:
 
 def _block_ram(problem: Problem, *, alone: bool) -> MemorySpec:
     """Block RAM with words as wide as they must be: of one value, and where it is the only level,
-    of so many that a window is read in a quarter of the tuples of a slide."""
+    of so many that a window is read in half of the tuples of a slide."""
     bram, size = MEMORIES["bram"], problem.value_bytes
     values = 1
-    while alone and values * problem.slide < 4 * problem.rows and 2 * values * size <= WIDEST:
+    while alone and values * problem.slide < 2 * problem.rows and 2 * values * size <= WIDEST:
         values *= 2
     return replace(bram, word=max(bram.word, values * size))
 

@@ -1,14 +1,12 @@
 """How many tuples per cycle a hierarchy sustains: section II of the paper, and what it rounds off.
 
-``worst_case`` is the paper's: an aggregation reads all that a level could hold, and a memory with
-two ports is as busy as the busier of them. ``predict`` counts what the pointers of a key read and
-write in fact, over a whole period: they move the same way for every key, so that is exact and as
-quick. There a level is busy with one tuple at a time, whose reads and writes share its two ports.
-Both take the slowest level as the throughput.
+``worst_case`` is the paper's: an aggregation reads all that a level could hold. ``predict`` counts
+what the pointers of a key read and write in fact, over a whole period: they move the same way for
+every key, so that is exact and as quick. Both take the slowest level as the throughput.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 
 from .memories import MemorySpec
@@ -51,10 +49,6 @@ class Accesses:
 
     writes: float = 0.0
     reads: float = 0.0
-
-    def together(self, duplex: bool) -> float:
-        """The cycles of one channel, if all of it may overlap on two ports."""
-        return max(self.writes, self.reads) if duplex else self.writes + self.reads
 
 
 @dataclass(frozen=True)
@@ -99,10 +93,9 @@ class Prediction:
         return "kernels"
 
 
-def _load(
-    memory: MemorySpec, values: int, accesses: Accesses, busy: float | None = None
-) -> LevelLoad:
-    cycles = accesses.together(memory.duplex) if busy is None else busy
+def _load(memory: MemorySpec, values: int, accesses: Accesses) -> LevelLoad:
+    sides = (accesses.writes, accesses.reads)
+    cycles = max(sides) if memory.duplex else sum(sides)
     return LevelLoad(memory.name, values, accesses, cycles / memory.channels)
 
 
@@ -138,44 +131,35 @@ def predict(problem: Problem, memories: Sequence[MemorySpec], values: Sequence[i
     period = lcm(problem.slide, *values)
     tuples = min(period, -(-(1 << 14) // problem.slide) * problem.slide)
     loads = [Accesses() for _ in memories]
-    busy = [0.0 for _ in memories]
     kernels = 0
     for _ in range(tuples):
         move = pointers.take()
-        kernels += _kernel_words(move, words)
-        for k, (memory, each) in enumerate(zip(memories, _accesses(move, memories), strict=True)):
-            loads[k] = Accesses(loads[k].writes + each.writes, loads[k].reads + each.reads)
-            busy[k] += each.together(memory.duplex)
+        kernels += _count(move, loads, memories, words)
     return Prediction(
         tuple(
-            _load(
-                memory, held, Accesses(load.writes / tuples, load.reads / tuples), cycles / tuples
-            )
-            for memory, held, load, cycles in zip(memories, values, loads, busy, strict=True)
+            _load(memory, held, Accesses(load.writes / tuples, load.reads / tuples))
+            for memory, held, load in zip(memories, values, loads, strict=True)
         ),
         kernels / tuples,
     )
 
 
-def _accesses(move: Move, memories: Sequence[MemorySpec]) -> list[Accesses]:
-    """Return what one move asks of each level."""
-    reads = [0.0 for _ in memories]
-    writes = [0.0 for _ in memories]
+def _count(
+    move: Move, loads: list[Accesses], memories: Sequence[MemorySpec], words: Sequence[int]
+) -> int:
+    """Add the cycles of one move to ``loads``; return how many words it brings to the kernels."""
+    lanes = max(words)
+    kernels = 0
     for read in move.reads:
-        reads[read.level] += read.words * memories[read.level].cycles(read.words)
+        cycles = read.words * memories[read.level].cycles(read.words)
+        loads[read.level] = replace(loads[read.level], reads=loads[read.level].reads + cycles)
+        if read.aggregate and read.level:
+            kernels += -(-read.words * words[read.level] // lanes)
     for write in move.writes:
         memory = memories[write.level]
-        reads[write.level] += write.words * memory.cycles(1) if write.reads_first else 0.0
-        writes[write.level] += write.words * memory.cycles(write.words)
-    return [Accesses(*each) for each in zip(writes, reads, strict=True)]
-
-
-def _kernel_words(move: Move, words: Sequence[int]) -> int:
-    """Return how many parts of a window one move brings to the kernels."""
-    lanes = max(words)
-    parts = sum(
-        -(-read.words * words[read.level] // lanes)
-        for read in move.reads
-        if read.aggregate and read.level
-    )
-    return parts + move.aggregate
+        load = loads[write.level]
+        first = write.words * memory.cycles(1) if write.reads_first else 0.0
+        loads[write.level] = Accesses(
+            load.writes + write.words * memory.cycles(write.words), load.reads + first
+        )
+    return kernels + move.aggregate

@@ -8,6 +8,8 @@ from .levels import Level, Queues
 from .memory import BlockMemory, TimedMemory
 from .ports import MemoryPort
 from .queue import MultiLevelQueue
+from .timed import KeyedTimeAggregator
+from .windows import TimeWindows
 
 __all__ = [
     "FUNCTIONS",
@@ -16,10 +18,12 @@ __all__ = [
     "Kernel",
     "KeyedAggregate",
     "KeyedAggregation",
+    "KeyedTimeAggregator",
     "Level",
     "MemoryPort",
     "MultiLevelQueue",
     "Queues",
+    "TimeWindows",
     "TimedMemory",
     "WindowAggregator",
     "kept_columns",

@@ -30,9 +30,9 @@ def eviction_layout(queues: Queues, key_width: int) -> data.StructLayout:
 
 
 class CommandGenerator(wiring.Component):
-    """Tell each level what a tuple asks of it, and who waits for results what will come.
+    """Tell each level what a step asks of it, and who waits for results what will come.
 
-    Latency: 0 cycles. Throughput: one tuple per cycle, while nobody is full.
+    Latency: 0 cycles. Throughput: one step per cycle, while nobody is full.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class CommandGenerator(wiring.Component):
     o_level_<k> : Out(stream.Signature(queues.operation(k)))
     o_value : Out(stream.Signature(a value))
         What is written to level 0, once for each of its operations.
-    o_order : Out(stream.Signature(order_layout(queues)))
+    o_order : Out(stream.Signature(order_layout(queues, table.READS_NEWEST)))
     o_tag : Out(stream.Signature(tag_layout(queues, key_width)))
     o_evicted : Out(stream.Signature(eviction_layout(queues, key_width)))
     """
@@ -59,6 +59,7 @@ class CommandGenerator(wiring.Component):
     def __init__(self, table: KeyTable) -> None:
         self.queues = queues = table.queues
         self.step = table.step
+        self.newest = table.READS_NEWEST
         value = data.ArrayLayout(queues.width, 1)
         super().__init__(
             {
@@ -68,7 +69,7 @@ class CommandGenerator(wiring.Component):
                     for k in range(len(queues.levels))
                 },
                 "o_value": Out(stream.Signature(value)),
-                "o_order": Out(stream.Signature(order_layout(queues))),
+                "o_order": Out(stream.Signature(order_layout(queues, self.newest))),
                 "o_tag": Out(stream.Signature(tag_layout(queues, table.key_width))),
                 "o_evicted": Out(stream.Signature(eviction_layout(queues, table.key_width))),
             }
@@ -101,15 +102,16 @@ class CommandGenerator(wiring.Component):
 
             step = offer(target, concerns)
             m.d.comb += self._operation(m, k, step, target.p)
-        step = offer(self.o_value, lambda step: ~step.end)
+        step = offer(self.o_value, lambda step: ~step.end & step.move.levels.level_0.write)
         m.d.comb += self.o_value.payload[0].eq(step.value)
         step = offer(self.o_order, lambda step: ~step.end & step.move.aggregate)
         held = [step.move.levels[f"level_{k}"].held for k in reversed(range(levels))]
         m.d.comb += [
             self.o_order.p.levels.eq(Cat(each != 0 for each in held)),
             self.o_order.p.count.eq(step.move.count),
-            self.o_order.p.newest.eq(step.value),
         ]
+        if self.newest:
+            m.d.comb += self.o_order.p.newest.eq(step.value)
         step = offer(self.o_tag, lambda step: step.end | step.move.aggregate)
         m.d.comb += [self.o_tag.p.end.eq(step.end), self.o_tag.p.key.eq(step.key)]
         step = offer(self.o_evicted, lambda step: ~step.end & step.evicted)
@@ -117,7 +119,7 @@ class CommandGenerator(wiring.Component):
             self.o_evicted.p.key.eq(step.evicted_key),
             self.o_evicted.p.count.eq(step.evicted_count),
             self.o_evicted.p.by.eq(step.key),
-            self.o_evicted.p.at.eq(step.number),
+            self.o_evicted.p.at.eq(step.at),
         ]
         return m
 

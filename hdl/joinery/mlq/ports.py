@@ -1,12 +1,13 @@
 """The native memory port: what stands between a level and the memory that it is made of."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Module, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["MemoryChannel", "MemoryPort"]
+__all__ = ["MemoryChannel", "MemoryPort", "pass_on"]
 
 
 class MemoryPort(wiring.Signature):
@@ -76,3 +77,15 @@ class MemoryChannel:
     number: int
     port: MemoryPort
     duplex: bool
+
+
+def pass_on(m: Module, inner: Any, outer: Any, *, omit: tuple[str, ...] = ("i",)) -> None:
+    """Connect all members of ``inner`` to those of ``outer`` with the same names, but ``omit``."""
+    for name, member in inner.signature.members.items():
+        if name in omit:
+            continue
+        pairs = [(getattr(inner, name), getattr(outer, name))]
+        if member.dimensions:
+            pairs = list(zip(*pairs[0], strict=True))
+        for mine, other in pairs:
+            wiring.connect(m, mine, wiring.flipped(other))

@@ -14,12 +14,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ..aggregate import PaneEngine, PaneQuery, PaneStream
+from ..number import chunk_products
 from ..pipe import delayed
 from ..stream import Queue
 from .extreme import ExtremeWindow
 from .front import PaneFront
 from .keys import KeyTable
-from .number import chunk_products
 from .places import PanePlaces
 from .plan import TAG_BITS, PanePlan, slots_for
 from .planner import PanePlanner
