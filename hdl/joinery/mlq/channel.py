@@ -290,7 +290,9 @@ class ModifyingChannel(_Channel):
         )
         m.submodules.lines = lines = Queue(request.p.write_line.shape(), depth=self.level.pending)
         most = max(self.LEAST_ANSWERS, 2 * min(self.level.burst, self.level.stride))
-        m.submodules.answers = answers = Queue(self.port.response.payload.shape(), depth=most)
+        word = self.port.response.payload.shape()
+        m.submodules.words = words = Queue(word, depth=most)
+        m.submodules.olds = olds = Queue(word, depth=self.level.pending)
         free = Signal()
         step_read = Signal()
         step_first = Signal()  # reads the word that is to be changed
@@ -298,7 +300,7 @@ class ModifyingChannel(_Channel):
         place, chunk, left = self._next_read(m, step_read)
         clear = self._watch_keys(m, step_first, put_back)
 
-        room = self._reserve(m, answers, Mux(left != 0, chunk, 1), step_read | step_first)
+        room = self._reserve(m, words, chunk, step_read) | (left == 0)
         go = Signal()
         m.d.comb += [
             free.eq(~request.valid | request.ready),
@@ -315,9 +317,12 @@ class ModifyingChannel(_Channel):
             lines.i.payload.eq(self._line(self.i.p.write_first)),
             lines.o.ready.eq(put_back),
         ]
-        first = self._sort_answers(m, kinds, answers.o, put_back)
-        m.d.comb += put_back.eq(first & self.i_write.valid & free)
-        m.d.comb += self.i_write.ready.eq(put_back)
+        self._sort_answers(m, kinds, words, olds)
+        m.d.comb += [
+            put_back.eq(olds.o.valid & self.i_write.valid & free),
+            olds.o.ready.eq(put_back),
+            self.i_write.ready.eq(put_back),
+        ]
         with m.If(free):
             m.d.sync += [
                 request.valid.eq(step_read | step_first | put_back),
@@ -328,26 +333,20 @@ class ModifyingChannel(_Channel):
                 request.p.write_line.eq(lines.o.payload),
                 request.p.run.eq(1),
                 request.p.mask.eq(~0),
-                request.p.data.eq(self._change(answers.o.payload)),
+                request.p.data.eq(self._change(olds.o.payload)),
             ]
         return m
 
-    def _reserve(self, m: Module, answers: Queue, words: Any, asked: Any) -> Any:
-        """Return whether there is room for ``words`` more, with all that is on its way.
+    def _reserve(self, m: Module, queue: Queue, words: Any, asked: Any) -> Any:
+        """Return whether there is room in ``queue`` for ``words`` more, with all on its way there.
 
-        A word must never wait in the memory: one before it may have to be written back first, and
-        a memory that is full of words takes no request.
+        No word must ever wait in the memory: one behind it may have to be written back first, and a
+        memory that is full of words takes no request.
         """
-        response = self.port.response
-        under_way = Signal(range(answers.depth + 1))
-        gone = answers.o.valid & answers.o.ready
+        under_way = Signal(range(queue.depth + 1))
+        gone = queue.o.valid & queue.o.ready
         m.d.sync += under_way.eq(under_way + Mux(asked, words, 0) - gone)
-        m.d.comb += [
-            answers.i.valid.eq(response.valid),
-            answers.i.payload.eq(response.payload),
-            response.ready.eq(answers.i.ready),
-        ]
-        return under_way + words <= answers.depth
+        return under_way + words <= queue.depth
 
     def _excludes(self, put_back: Any) -> Any:
         """Whether a write leaves no room for a read in the same request."""
@@ -377,20 +376,27 @@ class ModifyingChannel(_Channel):
             here & (slot == self.i.p.slot) for here, slot in zip(waiting, slots, strict=True)
         ).any()
 
-    def _sort_answers(self, m: Module, kinds: Queue, response: Any, put_back: Any) -> Any:
-        """Deliver the words of runs; return whether the next word is one to be changed."""
-        first = Signal()
+    def _sort_answers(self, m: Module, kinds: Queue, words: Queue, olds: Queue) -> None:
+        """Tell words of runs, which are delivered, from words that are to be changed.
+
+        A run may have to wait for another channel, and what is to be changed does not wait with it.
+        """
+        response = self.port.response
+        is_old = kinds.o.payload[0]
         count = kinds.o.payload[1:]
         seen = Signal.like(count)
         last = Signal()
         m.d.comb += [
-            first.eq(kinds.o.valid & kinds.o.payload[0] & response.valid),
             last.eq(seen + 1 == count),
-            self.o.valid.eq(kinds.o.valid & ~kinds.o.payload[0] & response.valid),
-            self.o.payload.eq(response.payload),
-            response.ready.eq(put_back | (kinds.o.valid & ~kinds.o.payload[0] & self.o.ready)),
-            kinds.o.ready.eq(response.valid & response.ready & last),
+            words.i.valid.eq(response.valid & ~is_old),
+            olds.i.valid.eq(response.valid & is_old),
+            words.i.payload.eq(response.payload),
+            olds.i.payload.eq(response.payload),
+            response.ready.eq(1),  # there is room, and its kind is known
+            kinds.o.ready.eq(response.valid & last),
+            self.o.valid.eq(words.o.valid),
+            self.o.payload.eq(words.o.payload),
+            words.o.ready.eq(self.o.ready),
         ]
-        with m.If(response.valid & response.ready):
+        with m.If(response.valid):
             m.d.sync += seen.eq(Mux(last, 0, seen + 1))
-        return first
