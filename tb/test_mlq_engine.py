@@ -29,9 +29,9 @@ from joinery_tb.aggregate_cases import AggregateCase, keyed_query, random_tuples
 from joinery_tb.bench import Script
 from joinery_tb.design import Design
 from joinery_tb.mlq import keyed_windows
-from joinery_tb.panes import run_engine
 from joinery_tb.replay import simulate
 from joinery_tb.runner import run_cocotb
+from joinery_tb.simulate import run_stream
 from joinery_tb.words import encode
 from test_generated import lint
 
@@ -225,19 +225,18 @@ def test_a_setting_after_the_first_tuple_is_refused() -> None:
     end = {"end": 1, "lanes": [{"valid": 0, "punctuation": 0, "tuple": blank}]}
     cycle = iter(range(10_000))
     told = []
+    port: Any = engine
 
-    def act(ctx: Any) -> None:
-        number = next(cycle)
-        ctx.set(engine.set_rows, 2)
-        ctx.set(engine.set_slide, 2)
-        ctx.set(engine.apply, number == 12)
-        if ctx.get(engine.applied) or ctx.get(engine.refused):
-            told.append((ctx.get(engine.applied), ctx.get(engine.refused)))
+    def watch(ctx: Any) -> None:
+        ctx.set(port.set_rows, 2)
+        ctx.set(port.set_slide, 2)
+        ctx.set(port.apply, next(cycle) == 12)
+        if ctx.get(port.apply):
+            told.append([ctx.get(each) for each in (port.applied, port.refused, port.errors)])
 
-    found = run_engine(engine, [[*[transfer] * 10, end]], act=act)
-    assert told == [(0, 1)]
-    assert found.errors == 1 << KeyedAggregation.SETTING
-    assert len(found.results[0][0]) == 2  # after 6 and 10 tuples
+    run = run_stream(engine, {"i": [*[transfer] * 10, end]}, watch=watch)
+    assert told == [[0, 1, 1 << KeyedAggregation.SETTING]]
+    assert [each["end"] for each in run.outputs["o"]] == [0, 0, 1]  # after 6 and 10 tuples
 
 
 # What is refused.
@@ -290,7 +289,7 @@ def test_refusals(make: Any, message: str) -> None:
         (
             keyed_query(1000, 1),
             {"levels": "bram"},
-            "Level bram has 524288 bytes, and windows of 1000 rows for 1024 keys take 3145728; "
+            "Level bram has 524288 bytes, and windows of 1000 rows for 1024 keys take 3096576; "
             "nearest that would fit: keys=128 or rows=160",
         ),
         (

@@ -18,7 +18,7 @@ from ..pipe import delayed
 from ..stream import Buffer
 from .engine import KeyedAggregate, WindowAggregator
 from .functions import FUNCTIONS
-from .keys import STAMP_BITS
+from .keys import STAMP_BITS, check_table
 from .levels import Level, Queues
 from .memory import BlockMemory
 from .ports import MemoryChannel, MemoryPort
@@ -45,8 +45,8 @@ def kept_columns(query: RowQuery) -> data.StructLayout:
 class KeyedAggregation(AggregateEngine):
     """Aggregate the last tuples of each key by multi-level queues.
 
-    Latency: ``predicted["cycles"]["latency"]`` and the time of the memories. Throughput: one tuple
-    per cycle, as far as the memories keep up. After reset and after each end the key table is
+    Latency: ``predicted["cycles"]["latency"]`` at most, where all memories are block RAM and nothing
+    waits. Throughput: one tuple per cycle, as far as the memories keep up. After reset and after each end the key table is
     cleared first, a cycle for each of its places.
 
     Parameters
@@ -109,14 +109,8 @@ class KeyedAggregation(AggregateEngine):
         self.arguments = arguments_of(self.query)
         stages = [pipeline_latency(each, ops) for each in self.query.expressions]
         self.stages = max([1, *stages])
-        self.aggregator = WindowAggregator(
-            self.queues,
-            self.columns,
-            self._computed,
-            key_width=source.key.size,
-            ways=ways,
-        )
-        self.aggregator._MustUse__used = True  # type: ignore[attr-defined] # may only be asked
+        self.ways = ways
+        check_table(self.queues, source.key.size, ways)
         self.eviction = data.StructLayout(
             {"key": source.key, "count": self.queues.count, "by": source.key, "at": STAMP_BITS}
         )
@@ -171,9 +165,22 @@ class KeyedAggregation(AggregateEngine):
         ]
 
     @property
+    def _kernel_latency(self) -> int:
+        """Cycles from the first part of a window to all of its results."""
+        return max(
+            kernel.latency(
+                Shape.cast(self.columns[each.column].shape) if each.column else Shape(1),
+                lanes=self.queues.lanes + 1,
+                parts=self.queues.parts,
+            )
+            for each in self._computed
+            for kernel in FUNCTIONS[each.function].values()
+        )
+
+    @property
     def predicted(self) -> dict[str, Any]:
-        clear = self.queues.slots // self.aggregator.queue.table.ways
-        latency = self.stages + self.aggregator.latency + 1
+        clear = self.queues.slots // self.ways
+        latency = self.stages + 13 + self._kernel_latency
         return {
             "cycles": {"latency": latency, "clear": clear, "drain": 2 * clear + latency},
             "resources": {
@@ -185,7 +192,13 @@ class KeyedAggregation(AggregateEngine):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.aggregator = inner = self.aggregator
+        m.submodules.aggregator = inner = WindowAggregator(
+            self.queues,
+            self.columns,
+            self._computed,
+            key_width=self.source.key.size,
+            ways=self.ways,
+        )
         m.submodules.output = output = Buffer(self.result)
         wiring.connect(m, output.o, wiring.flipped(self.o))
         self._enter(m, inner)

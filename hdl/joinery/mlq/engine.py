@@ -108,13 +108,6 @@ class KernelBank(wiring.Component):
             }
         )
 
-    @property
-    def parts(self) -> int:
-        """Parts that a window comes in, at most."""
-        lanes = self.queues.lanes
-        below = sum(-(-level.values // lanes) for level in self.queues.levels[:-1])
-        return below + self.queues.last.words + 1
-
     def _kernels(self) -> list[tuple[KeyedAggregate, str, Kernel]]:
         return [
             (
@@ -124,7 +117,7 @@ class KernelBank(wiring.Component):
                     self._shape(each),
                     lanes=self.lanes,
                     rows=self.queues.rows,
-                    parts=self.parts,
+                    parts=self.queues.parts,
                 ),
             )
             for each in self.aggregates
@@ -231,11 +224,6 @@ class WindowAggregator(wiring.Component):
     @staticmethod
     def _row(key_width: int, value: Any) -> data.StructLayout:
         return data.StructLayout({"end": 1, "key": key_width, "value": value})
-
-    @property
-    def latency(self) -> int:
-        """Cycles from the tuple that completes a window to its row, beside the memories' time."""
-        return 20 + self.kernels.parts
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

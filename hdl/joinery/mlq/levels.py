@@ -136,6 +136,12 @@ class Queues:
         """Values that the kernels take at once, besides the newest."""
         return self.last.word
 
+    @cached_property
+    def parts(self) -> int:
+        """Parts in which a window comes to the kernels, at most."""
+        below = sum(-(-level.values // self.lanes) for level in self.levels[:-1])
+        return below + self.last.words + 1
+
     def block(self, level: int) -> int:
         """Return the values that enter a level at once."""
         return self.levels[level - 1].values if level else 1

@@ -112,8 +112,11 @@ class PointerStep(wiring.Component):
             return Mux(place >= values, place - values, place) if level == last else place
 
         # The pointers of a last level that is full are equal, as those of an empty one.
-        lower = [self.move.levels[f"level_{k}"].held for k in range(last)]
-        in_last = self.before.count - sum(lower)
+        # What the others hold is worked out anew: read from ``move``, of which this becomes a part,
+        # it would look like a loop to tools that take a vector as a whole.
+        lower = [f"level_{k}" for k in range(last)]
+        read_of_lower = sum(self.before.read[name] for name in lower)
+        in_last = self.before.count + read_of_lower - sum(self.before.write[name] for name in lower)
 
         to_evict: Any = self.evict
         for k in range(last, -1, -1):
