@@ -21,7 +21,7 @@ from joinery_gen.at_run import change
 from joinery_gen.compare import compare
 from joinery_gen.engines import plan
 from joinery_gen.engines.keyed import row_query, row_stream
-from joinery_gen.generate import describe, generate
+from joinery_gen.generate import describe, generate, generate_board
 from joinery_gen.golden import run_golden
 from joinery_gen.golden.reference import reference
 from joinery_gen.query import JoineryError, KeyedRowWindow, Query
@@ -303,6 +303,16 @@ def test_refusals(make: Any, message: str) -> None:
 def test_plans_that_do_not_fit(query: Query, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(JoineryError, match=f"^{re.escape(message)}$"):
         plan(query, None, settings).build()
+
+
+def test_a_board_has_no_memories_outside(tmp_path: Path) -> None:
+    message = (
+        "case.cql has no board: it leaves memories outside, and boards have block RAM; try --set "
+        "levels=bram"
+    )
+    chosen = plan(keyed_query(6, 2), None, {"levels": "bram+dram"})
+    with pytest.raises(JoineryError, match=f"^{re.escape(message)}$"):
+        generate_board(chosen, tmp_path, cycles_per_bit=8)
 
 
 @pytest.mark.parametrize(

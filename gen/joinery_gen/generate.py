@@ -68,6 +68,12 @@ def generate_board(
     ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
     """
     shell = shell_of(plan)
+    if shell.memories:
+        _leave_unused(shell)
+        raise JoineryError(
+            f"{plan.query.name} has no board: it leaves memories outside, and boards have block "
+            "RAM; try --set levels=bram"
+        )
     try:
         board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
     except ValueError as error:

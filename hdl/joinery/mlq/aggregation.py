@@ -45,9 +45,9 @@ def kept_columns(query: RowQuery) -> data.StructLayout:
 class KeyedAggregation(AggregateEngine):
     """Aggregate the last tuples of each key by multi-level queues.
 
-    Latency: ``predicted["cycles"]["latency"]`` at most, where all memories are block RAM and nothing
-    waits. Throughput: one tuple per cycle, as far as the memories keep up. After reset and after each end the key table is
-    cleared first, a cycle for each of its places.
+    Latency: ``predicted["cycles"]["latency"]`` at most, where all memories are block RAM and
+    nothing waits. Throughput: one tuple per cycle, as far as the memories keep up. After reset and
+    after each end the key table is cleared first, a cycle for each of its places.
 
     Parameters
     ----------
