@@ -70,8 +70,8 @@ def run_board(
 ) -> BoardReport:
     """Send prepared tuples through ``board`` and write its rows to ``out``.
 
-    ``out``, ``accepted`` and ``evicted`` are as for ``replay.simulate``. ``writes`` are registers by name,
-    written one after the other ahead of the first beat.
+    ``out``, ``accepted`` and ``evicted`` are as for ``replay.simulate``. ``writes`` are registers
+    by name, written one after the other ahead of the first beat.
     """
     top = board.top
     with tempfile.TemporaryDirectory(prefix="joinery-board-") as name:
