@@ -198,20 +198,30 @@ class DuplexChannel(_Channel):
         free = Signal()
         m.d.comb += free.eq(~request.valid | request.ready)
 
-        # The run that is being read: of an operation before, or of the one that waits at `i`.
+        # The run that is being read: what is left of one, or one that waits, or that of the
+        # operation at `i`. One may wait, so that the writes after it need not.
         run_layout = data.StructLayout(
             {name: head[name].shape() for name in ("slot", "first", "count", "wanted")}
         )
         rest: Any = Signal(run_layout)
+        waiting: Any = Signal(run_layout)
         run: Any = Signal(run_layout)
         begins, begun = Signal(), Signal()
         step_read = Signal()
         after: Any = Signal(run_layout)
+        asks = self.i.valid & ~begun & (head.count != 0)
         with m.If(rest.count != 0):
             m.d.comb += run.eq(rest)
-        with m.Elif(self.i.valid & ~begun):
-            m.d.comb += begins.eq(free & (head.count != 0))
+        with m.Elif(waiting.count != 0):
+            m.d.comb += run.eq(waiting)
+            with m.If(free):
+                m.d.sync += waiting.count.eq(0)
+        with m.Elif(asks):
+            m.d.comb += begins.eq(free)
             m.d.comb += [run[name].eq(head[name]) for name, _ in run_layout]
+        with m.If(asks & (rest.count != 0) & (waiting.count == 0)):
+            m.d.sync += [waiting[name].eq(head[name]) for name, _ in run_layout]
+            m.d.sync += begun.eq(1)
         m.d.comb += [
             step_read.eq(free & (run.count != 0)),
             after.eq(run),
@@ -221,16 +231,20 @@ class DuplexChannel(_Channel):
         with m.If(step_read):
             m.d.sync += rest.eq(after)
 
-        # The next word to write, and how many of the run are read before it.
         written = Signal.like(head.writes)
         place = Signal(range(stride))
-        distance = Signal(range(stride))
-        conflict, step_write, all_begun = Signal(), Signal(), Signal()
-        spared = (distance == after.count - 1) & ~(self.i_write.p.mask & run.wanted).any()
+        step_write, all_begun = Signal(), Signal()
+
+        def needs(run: Any, name: str) -> Any:
+            """Whether the word to write is one that ``run`` is still to read as it is."""
+            distance = Signal(range(stride), name=f"distance_{name}")
+            m.d.comb += distance.eq(place - run.first + Mux(place < run.first, stride, 0))
+            spared = (distance == run.count - 1) & ~(self.i_write.p.mask & run.wanted).any()
+            return (run.slot == head.slot) & (distance < run.count) & ~spared
+
+        conflict = (step_read & needs(after, "after")) | needs(waiting, "waiting")
         m.d.comb += [
             place.eq(head.write_first + written),
-            distance.eq(place - after.first + Mux(place < after.first, stride, 0)),
-            conflict.eq(step_read & (run.slot == head.slot) & (distance < after.count) & ~spared),
             all_begun.eq((head.count == 0) | begun | begins),
             step_write.eq(
                 self.i.valid
