@@ -32,6 +32,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "small.cql": QUERY,
         "other.cql": OTHER,
         "wrong.cql": QUERY.replace("o.item = f.item", "o.item = f.thing"),
+        "last.cql": "CREATE STREAM x (k INT, v INT);\n"
+        "SELECT k, max(v) FROM x [PARTITION BY k ROWS 64];\n",
         "average.cql": "CREATE STREAM x (v INT, t TIMESTAMP(s));\n"
         "SELECT t, avg(v) AS mean FROM x [RANGE 10 SECONDS SLIDE 5 SECONDS WATTR t];",
         "orders.csv": "item,price,time\n1,2.50,10\n2,3.50,11\n",
@@ -70,13 +72,21 @@ WRONG_INPUT = {
     "unknown engine": (
         ["gen", "small.cql", "-o", "new", "--engine", "handshak"],
         "There is no engine 'handshak'; these exist: handshake, nested_loop, fjoin, fjoin_paper, "
-        "panes, wid, glacier. "
+        "panes, wid, glacier, mlq. "
         "Did you mean handshake?",
     ),
-    "future engine": (
-        ["plan", "average.cql", "--engine", "mlq"],
-        "engine mlq does not exist yet; these do: handshake, nested_loop, fjoin, fjoin_paper, "
-        "panes, wid, glacier",
+    "windows too large for the memory": (
+        ["plan", "last.cql", "--set", "levels=bram", "--set", "keys=65536"],
+        "Level bram has 524288 bytes, and windows of 64 rows for 65536 keys take 16777216; "
+        "nearest that would fit: keys=2048",
+    ),
+    "no such memory": (
+        ["plan", "last.cql", "--set", "levels=sram"],
+        "There is no memory 'sram'; levels are of bram, qdr, dram",
+    ),
+    "levels in another order": (
+        ["plan", "last.cql", "--set", "levels=dram+bram"],
+        "Levels are the fastest first, each once, such as bram+qdr+dram, not dram+bram",
     ),
     "engine for another window": (
         ["plan", "average.cql", "--engine", "handshake"],

@@ -95,7 +95,8 @@ def test_random_hierarchies(data: st.DataObject) -> None:
     levels, timing, most = data.draw(hierarchies())
     rows = data.draw(st.integers(1, most))
     slide = data.draw(st.one_of(st.just(1), st.just(rows), st.integers(1, rows)))
-    tuples = draw_tuples(data.draw(st.integers(1, 4)), data.draw(st.integers(0, 100)))
+    # With more than four keys, some lose their place to others.
+    tuples = draw_tuples(data.draw(st.integers(1, 6)), data.draw(st.integers(0, 100)))
     stalls = st.sampled_from(list(STALLS.values()))
     (found,), evicted, _ = run_queue(
         make(levels, rows=most),
@@ -104,11 +105,10 @@ def test_random_hierarchies(data: st.DataObject) -> None:
         slide=slide,
         timing=timing,
         stall_in=data.draw(stalls),
-        stall_out={name: data.draw(stalls) for name in ("o", "o_tag")},
+        stall_out={name: data.draw(stalls) for name in ("o", "o_tag", "o_evicted")},
         seed=data.draw(st.integers(0, 99)),
     )
-    assert found == list(keyed_windows(tuples, rows, slide))
-    assert not evicted
+    assert found == list(keyed_windows(tuples, rows, slide, evicted))
 
 
 @pytest.mark.parametrize("slide", [1, 5])

@@ -151,7 +151,7 @@ def test_the_heuristic_on_the_memories_of_the_paper(rows: int, levels: str) -> N
             1 << 20,
             "dram",
             "Level dram has 25769803776 bytes, and windows of 1048576 rows for 131072 keys take "
-            "274877906944; nearest that would fit: keys=12288 or rows=98304",
+            "274877906944; nearest that would fit: keys=8192 or rows=98304",
         ),
         (
             KEYS,

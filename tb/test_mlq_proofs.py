@@ -8,7 +8,7 @@ pause as they like; reset may come at any time.
 from typing import Any
 
 import pytest
-from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.hdl import Assert, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
@@ -79,7 +79,17 @@ class NumberedPointers(wiring.Component):
         self.rows = rows
         self.slide = slide
         self.step = PointerStep(self.queues)
-        super().__init__({"valid": In(1)})
+        super().__init__({"valid": In(1), **self._more_members()})
+
+    def _more_members(self) -> dict[str, Any]:
+        return {}
+
+    def _step(self, m: Module, step: Any, count: Any) -> tuple[Any, Any]:
+        """Say what the step is; return how many values come and go."""
+        complete = count + 1 == self.rows
+        evicted = Mux(complete, self.slide, 0)
+        m.d.comb += [step.insert.eq(1), step.aggregate.eq(complete), step.evict.eq(evicted)]
+        return Const(1, 1), evicted
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -89,7 +99,8 @@ class NumberedPointers(wiring.Component):
         modulus = 2 << self.rows.bit_length()
         number = Signal(range(modulus))
         count = Signal(range(self.rows + 1))
-        m.d.comb += [step.before.eq(pointers), step.rows.eq(self.rows), step.slide.eq(self.slide)]
+        m.d.comb += step.before.eq(pointers)
+        inserted, evicted = self._step(m, step, count)
         kept = [
             [Signal(range(modulus), name=f"kept_{k}_{n}") for n in range(size)]
             for k, size in enumerate(self.values)
@@ -97,10 +108,9 @@ class NumberedPointers(wiring.Component):
         with m.If(me.valid):
             m.d.sync += [
                 pointers.eq(step.after),
-                number.eq(number + 1),
-                count.eq(count + 1 - Mux(step.move.aggregate, self.slide, 0)),
+                number.eq(number + inserted),
+                count.eq(count + inserted - evicted),
             ]
-        m.d.comb += Assert(step.move.aggregate == (count + 1 == self.rows))
 
         before: Any = 0  # how many values lie in the levels above
         for k in reversed(range(len(self.values))):
@@ -119,6 +129,24 @@ class NumberedPointers(wiring.Component):
         return m
 
 
+class NumberedSteps(NumberedPointers):
+    """The same with steps as they come for windows of time: insert or not, and give up any number.
+
+    The levels hold what came and was not given up, oldest first, up to as much as fits.
+    """
+
+    def _more_members(self) -> dict[str, Any]:
+        return {"insert": In(1), "evict": In(self.queues.count)}
+
+    def _step(self, m: Module, step: Any, count: Any) -> tuple[Any, Any]:
+        me: Any = self
+        insert = me.insert & (count != self.rows)
+        held = count + insert
+        evict = Mux(me.evict < held, me.evict, held)
+        m.d.comb += [step.insert.eq(insert), step.evict.eq(evict)]
+        return insert, evict
+
+
 @pytest.mark.parametrize(
     ("values", "rows", "slide"),
     [((4,), 3, 2), ((2, 4), 4, 1), ((2, 4), 3, 2), ((1, 2, 4), 4, 3), ((2, 4), 4, 4)],
@@ -128,6 +156,23 @@ def test_pointers_keep_every_value_once_and_in_order(
 ) -> None:
     result = prove(NumberedPointers(values, rows, slide), mode="reach")
     assert result, result.log
+
+
+@pytest.mark.parametrize(("values", "rows"), [((3,), 3), ((2, 4), 3)])
+def test_any_steps_keep_every_value_once_and_in_order(values: tuple[int, ...], rows: int) -> None:
+    result = prove(NumberedSteps(values, rows, 1), mode="reach")
+    assert result, result.log
+
+
+def test_a_full_ring_taken_for_an_empty_one_is_seen() -> None:
+    design = NumberedSteps((3,), 3, 1)
+    wrong = broken(
+        PointerStep,
+        "in_last if k == last else write - read",
+        "write - read + Mux(write < read, values, 0)",
+    )
+    design.step = wrong(design.queues)
+    assert not prove(design, mode="reach")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from joinery.aggregate import Aggregate, PaneQuery, PaneStream
 from joinery.expr import Column, Compare, Const
+from joinery.number import Reciprocal
 from joinery.panes import PaneAggregation
-from joinery.panes.number import Reciprocal
 from joinery.tuples import Field, IntType, Schema, TimestampType
 from joinery_tb.panes import expected_rows, items_to_transfers, run_engine
 from joinery_tb.simulate import STALLS
@@ -40,7 +40,7 @@ def source_of(slack=0):
 
 def check(engine, inputs, **options):
     """Run inputs, each a list of items, and compare every row and the late counts."""
-    source = engine.pane_stream
+    source = engine.source
     transfers = [items_to_transfers(source, items, lanes=engine.lanes) for items in inputs]
     found = run_engine(engine, transfers, **options)
     late = [0] * len(engine.queries)
@@ -290,8 +290,14 @@ def test_keys_take_one_lane():
         (lambda: PaneQuery(V, (), 1, 1), "WHERE takes a condition, not a whole number"),
         (lambda: PaneQuery(None, (COUNT, COUNT), 1, 1), "Aggregate 'n' is declared twice"),
         (
-            lambda: Aggregate("m", "median", V),
-            "An aggregate is count, sum, min, max, avg, not 'median'",
+            lambda: Aggregate("m", "mode", V),
+            "An aggregate is count, sum, min, max, avg, median, not 'mode'",
+        ),
+        (
+            lambda: PaneAggregation(
+                source_of(), [PaneQuery(None, (Aggregate("m", "median", V),), 1, 1)]
+            ),
+            "Aggregate m: there is no median of panes; engine mlq has it",
         ),
         (lambda: Aggregate("m", "max"), "Aggregate m: max needs an argument"),
         (

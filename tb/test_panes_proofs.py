@@ -45,7 +45,7 @@ class CountsWindows(wiring.Component):
         )
         super().__init__(
             {
-                "i": In(stream.Signature(self.engine.pane_stream.transfer())),
+                "i": In(stream.Signature(self.engine.source.transfer())),
                 "ready": In(1),
                 "watched": In(self.engine.end_time),
             }

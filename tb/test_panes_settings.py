@@ -74,7 +74,7 @@ def check(make, built, inputs, requests, *, effects=None, refused=0, lanes=1, wl
     before that are one input to the definition, those after it another.
     """
     engine = PaneAggregation(*make(built), runtime=True, slots=64, lanes=lanes, wlq=wlq, keys=keys)
-    source = engine.pane_stream
+    source = engine.source
     seen = {"cycle": 0, "taken": 0, "refused": 0}
     cuts = []
 
@@ -159,7 +159,7 @@ def test_same_rows_as_a_build(values, wlq):
     found, cuts = check(one_query, BUILT, [items], [(0, values)], wlq=wlq, idle=idle)
     assert cuts == [0]
     build = PaneAggregation(*one_query(BUILT | values), slots=64, wlq=wlq)
-    same = run_engine(build, [items_to_transfers(build.pane_stream, items)], idle=idle)
+    same = run_engine(build, [items_to_transfers(build.source, items)], idle=idle)
     assert found.rows == same.rows
     assert found.late == same.late
     assert found.stalled == same.stalled

@@ -4,6 +4,7 @@
 
 import json
 from collections.abc import Mapping
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,17 @@ __all__ = [
     "shell_of",
 ]
 
+SIMULATED = "simulated.v"
+"""The file with the module that simulators take, of a core that leaves memories outside."""
+
 SECOND_CLOCK = {"SYNCASYNCNET": "what resets a core on a board resets its second clock too"}
 
 
 def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     """Write the design into ``directory`` and return what ``top.json`` says.
 
-    Beside ``top.v`` and ``top.json`` it gets a core file of FuseSoC and a short bench for it.
+    Beside ``top.v`` and ``top.json`` it gets a core file of FuseSoC and a short bench for it, and
+    where the core leaves memories outside ``simulated.v``, which puts simulated ones around it.
 
     The same plan gives the same bytes.
     """
@@ -42,6 +47,13 @@ def generate(plan: Plan, directory: Path) -> dict[str, Any]:
     top = _describe(plan, shell)
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "top.v", text)
+    (directory / SIMULATED).unlink(missing_ok=True)
+    around = plan.simulated(shell)
+    if around is not None:
+        top["simulation"] = {"module": "simulated", "file": SIMULATED}
+        wrapper = to_verilog(UnitLibrary().rtlil(around, "simulated"))
+        words = (resources.files("joinery.mlq") / "words.v").read_text()
+        _write(directory / SIMULATED, _header(plan) + wrapper + "\n" + words)
     _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
     for name, content in core_files(top).items():
         _write(directory / name, content)
@@ -56,6 +68,12 @@ def generate_board(
     ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
     """
     shell = shell_of(plan)
+    if shell.memories:
+        _leave_unused(shell)
+        raise JoineryError(
+            f"{plan.query.name} has no board: it leaves memories outside, and boards have block "
+            "RAM; try --set levels=bram"
+        )
     try:
         board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
     except ValueError as error:
@@ -154,7 +172,7 @@ def _describe(plan: Plan, shell: Shell) -> dict[str, Any]:
             for name, member in shell.signature.members.items()
         ],
         **shell.describe(),
-        "predicted": shell.predicted,
+        "predicted": plan.predict(shell.predicted),
         "errors": list(shell.errors),
         "registers": [vars(register) for register in shell.registers],
     }

@@ -13,16 +13,16 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from .aggregate import AggregateEngine, PaneQuery, PaneStream
+from .aggregate import PaneEngine, PaneQuery, PaneStream
 from .panes.front import PaneFront, event_layout
-from .panes.pipe import delayed
 from .panes.plan import PanePlan
 from .panes.terms import PaneTerms, Term
+from .pipe import delayed
 
 __all__ = ["GlacierAggregation", "WIDAggregation"]
 
 
-class WIDAggregation(AggregateEngine):
+class WIDAggregation(PaneEngine):
     """Aggregate with one module per open window.
 
     Throughput: a tuple per cycle, but for one cycle where time leaps over all open windows, and one
@@ -190,7 +190,7 @@ class GlacierAggregation(WIDAggregation):
     """
 
     def _plan_modules(self) -> None:
-        self.reads = replace(self.pane_stream, slack=0)
+        self.reads = replace(self.source, slack=0)
         super()._plan_modules()
 
     def elaborate(self, platform: object) -> Module:

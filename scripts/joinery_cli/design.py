@@ -96,8 +96,8 @@ def plan_command(
     from joinery_gen.engines import plan
 
     chosen = plan(read_query(query), engine, settings)
-    predicted = chosen.build().predicted
-    about = {
+    predicted = chosen.predict(chosen.build().predicted)
+    about: dict[str, Any] = {
         "query": chosen.query.name,
         "engine": chosen.engine,
         "parameters": dict(chosen.parameters),

@@ -121,6 +121,8 @@ def sim_command(
         print_json({"query": chosen.query.name, "out": out, **report.as_dict()})
     else:
         run = report.replay
+        if report.evicted:
+            say(f"{report.evicted:,} keys lost their place to others and started anew; raise keys")
         say(
             f"{out}: {report.rows:,} rows from {report.tuples_in:,} tuples in {run.cycles:,} "
             f"cycles; {sim} took {run.seconds:.1f} s"

@@ -72,6 +72,7 @@ class PortRun:
     simulation: dict[str, int] = field(default_factory=dict)
     late_hardware: int = 0
     late_golden: int | None = None
+    evicted: int = 0
     hardware_rows: int | None = None
     golden_rows: int | None = None
     missing: int | None = None
@@ -133,7 +134,8 @@ def run_port(
             with _progress(query.name, sum(prepared.rows.values())) as advance:
                 report = run_board(
                     board, prepared.folder, out,
-                    accepted=accepted, writes=writes, progress=advance,
+                    accepted=accepted, evicted=folder / "evicted.parquet", writes=writes,
+                    progress=advance,
                 )  # fmt: skip
         truth_of = accepted if any(report.refused.values()) else prepared.folder
         found = [_start(part, port, board, report, simulation) for part in meant.parts]
@@ -186,6 +188,7 @@ def _start(
         reconnected=report.stream.reconnected,
         registers=report.registers,
         simulation=simulation,
+        evicted=report.evicted,
     )
 
 
@@ -208,7 +211,8 @@ def _judge(
     files = result_files(board.top, folder / "out.parquet")
     several = len(files) > 1
     golden = folder / f"golden{number + 1 if several else ''}.parquet"
-    truth = run_golden(query, truth_of, golden, master=master, spark=spark)
+    evictions = folder / "evicted.parquet" if found.evicted else None
+    truth = run_golden(query, truth_of, golden, master=master, spark=spark, evictions=evictions)
     compared = found.comparison = compare(files[number], golden, show=show)
     found.hardware_rows, found.golden_rows = compared.hardware_rows, compared.golden_rows
     found.missing, found.extra = compared.missing, compared.extra
@@ -221,6 +225,8 @@ def _judge(
         for bit, text in enumerate(board.top.get("errors", ()))
         if found.registers["errors"] >> bit & 1
     ]
+    if truth.misreported:
+        told.append(f"{truth.misreported} of {found.evicted} evictions were told wrongly")
     if told:
         found.error, found.verdict = "; ".join(told), "failed"
 

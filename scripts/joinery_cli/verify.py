@@ -50,7 +50,8 @@ class Verification:
     misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
     for a run that the cycle model does not know: with stalls, refused tuples or a second clock. Of
     a card it is what the busiest pipeline needs, without memory and host.
-    Where tuples were refused, the rows are held against those of the accepted ones. A query file
+    Where tuples were refused, the rows are held against those of the accepted ones, and where keys
+    were evicted, against those of keys that start anew. A query file
     with several SELECTs has a verification for each; they share the design and its run.
     """
 
@@ -74,6 +75,7 @@ class Verification:
     duplicated: int | None = None
     late_hardware: int | None = None
     late_golden: int | None = None
+    evicted: int | None = None
     cycles: int | None = None
     predicted_cycles: int | None = None
     verdict: str = "failed"
@@ -136,6 +138,7 @@ def verify(
                     folder / "out.parquet",
                     options=options,
                     accepted=folder / "accepted",
+                    evicted=folder / "evicted.parquet",
                     writes=writes,
                     sim=sim,
                     stall_in=stall_in,
@@ -187,7 +190,14 @@ class _Run:
         files = result_files(self.design.top, self.folder / "out.parquet")
         golden = self.folder / f"golden{number + 1 if len(files) > 1 else ''}.parquet"
         with self.steps("golden"):
-            truth = run_golden(query, accepted, golden, master=master, spark=spark)
+            truth = run_golden(
+                query,
+                accepted,
+                golden,
+                master=master,
+                spark=spark,
+                evictions=self.folder / "evicted.parquet" if self.report.evicted else None,
+            )
         with self.steps("compare"):
             found.comparison = compare(files[number], golden, show=show)
             if isinstance(self.report, CardReport):
@@ -201,10 +211,14 @@ class _Run:
         late = f"late_{number}" if len(files) > 1 else "late"
         found.late_hardware, found.late_golden = registers.get(late, 0), truth.late
         _judge(found, found.comparison)
+        if "evicted" in registers:
+            found.evicted = self.report.evicted
         found.dropped_results = registers.get("dropped_results")
         found.error = _complaint(self.design, registers)
         if isinstance(self.report, CardReport) and not self.report.run.in_order:
             found.error = "The rows left in another order than that of their tuples"
+        if truth.misreported or (found.evicted or 0) != registers.get("evicted", 0):
+            found.error = f"{truth.misreported} of {found.evicted} evictions were told wrongly"
         if found.error:
             found.verdict = "failed"
 

@@ -28,7 +28,7 @@ from joinery_gen.query import (
 )
 from joinery_gen.tables import from_raw, raw_columns
 
-__all__ = ["AggregateCase", "random_tuples", "sliding_query"]
+__all__ = ["AggregateCase", "keyed_query", "random_tuples", "sliding_query"]
 
 
 def sliding_query(
@@ -50,9 +50,26 @@ def sliding_query(
     return parse(f"CREATE STREAM a (t {time}, k INT(4), x DECIMAL(6,2));\n{selects}", "case.cql")
 
 
+def keyed_query(
+    rows: int,
+    slide: int,
+    *,
+    select: str = "k, count(*), sum(x) AS total, min(x), max(x), avg(x), median(x)",
+    where: str = "",
+    by: str = "k",
+) -> Query:
+    """Return aggregates of ``a (t, k, x)`` over the last ``rows`` tuples of each key."""
+    return parse(
+        "CREATE STREAM a (t TIMESTAMP(s), k INT(4), x DECIMAL(6,2));\n"
+        f"SELECT {select} FROM a [PARTITION BY {by} ROWS {rows} SLIDE {slide}] "
+        f"{f'WHERE {where}' if where else ''};\n",
+        "case.cql",
+    )
+
+
 @dataclass(frozen=True)
 class AggregateCase:
-    """Aggregates over time windows and their input, as raw values in arrival order.
+    """Aggregates over windows and their input, as raw values in arrival order.
 
     A tuple with a column ``_punctuation`` that is not 0 is a punctuation.
     """
@@ -105,7 +122,7 @@ class AggregateCase:
         ]
 
     def _words(self, fields: list[dict[str, Any]], query: Query) -> list[int]:
-        """An average leaves as its sum and its count."""
+        """An average leaves as its sum and its count, a median as twice of it."""
         assert isinstance(query.body, AggregateQuery)
         outputs: list[KeyOutput | WindowEndOutput | AggregateOutput] = []
         places: list[dict[str, Any]] = []
@@ -115,11 +132,13 @@ class AggregateCase:
                 places += [field["parts"]["sum"], field["parts"]["count"]]
             else:
                 outputs.append(output)
-                places.append(field)
+                # A median of one digit more than that, and halved, is five times as much.
+                median = isinstance(output, AggregateOutput) and output.function == "median"
+                places.append({**field, "by": 5 if median else 1})
         parted = replace(query, body=replace(query.body, outputs=tuple(outputs)))
         return [
             sum(
-                (value & (1 << place["width"]) - 1) << place["offset"]
+                (value // place.get("by", 1) & (1 << place["width"]) - 1) << place["offset"]
                 for place, value in zip(places, row, strict=True)
             )
             for row in self._reference(parted)[0].elements()

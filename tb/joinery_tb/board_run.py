@@ -20,7 +20,7 @@ from joinery_gen.manifest import data_hash
 from .accepted import write_accepted
 from .records import DATA, read_records, record_words
 from .replay import join_halves
-from .words import decode, encode, result_files
+from .words import decode, decode_evictions, encode, result_files
 
 __all__ = ["BoardReport", "run_board"]
 
@@ -36,6 +36,7 @@ class BoardReport:
     refused: dict[str, int]
     stream: StreamRun
     registers: dict[str, int]
+    evicted: int = 0
 
     @property
     def tuples_in(self) -> int:
@@ -63,13 +64,14 @@ def run_board(
     out: str | Path,
     *,
     accepted: str | Path | None = None,
+    evicted: str | Path | None = None,
     writes: Sequence[tuple[str, int]] = (),
     progress: Progress | None = None,
 ) -> BoardReport:
     """Send prepared tuples through ``board`` and write its rows to ``out``.
 
-    ``out`` and ``accepted`` are as for ``replay.simulate``. ``writes`` are registers by name,
-    written one after the other ahead of the first beat.
+    ``out``, ``accepted`` and ``evicted`` are as for ``replay.simulate``. ``writes`` are registers
+    by name, written one after the other ahead of the first beat.
     """
     top = board.top
     with tempfile.TemporaryDirectory(prefix="joinery-board-") as name:
@@ -88,7 +90,10 @@ def run_board(
         refused = {source: log[places] for source, places in stimulus.places.items()}
         if stream.refused and accepted is not None:
             write_accepted(Path(prepared), refused, Path(accepted))
-        report = BoardReport(stimulus.tuples, _counts(refused), stream, registers)
+        gone = decode_evictions(top, folder / "results")
+        if len(gone) and evicted is not None:
+            pq.write_table(gone, evicted)
+        report = BoardReport(stimulus.tuples, _counts(refused), stream, registers, len(gone))
         used = Path(accepted) if stream.refused and accepted is not None else Path(prepared)
         for number, file in enumerate(result_files(top, out)):
             table = decode(top, folder / "results", number)

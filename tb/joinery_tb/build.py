@@ -37,7 +37,12 @@ __all__ = [
 BINARY = {"verilator": "top", "icarus": "sim.vvp"}
 """The one file that a build leaves, by simulator; the names are those of cocotb's runner."""
 
-VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert")
+VERILATOR_OPTIONS = (
+    *("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert"),
+    # Verilator 5.48 changes what a key table does when it rewrites the data flow of the whole
+    # design at once; Icarus and Amaranth agree with it as soon as that is left out.
+    "-fno-dfg-scoped",
+)
 
 
 def cache_folder() -> Path:
@@ -77,7 +82,7 @@ def build_replay(design: Design, sim: str) -> Path:
     source = harness({"verilator": "replay_main.cpp", "icarus": "replay_tb.v"}[sim])
     command = {"verilator": _verilator_command, "icarus": _icarus_command}[sim](design)
     depends = {
-        "verilog": design.verilog.read_text(),
+        "verilog": [source.read_text() for source in design.sources],
         "harness": source.read_text(),
         "tools": build_tools(sim),
         "command": command,
@@ -85,8 +90,8 @@ def build_replay(design: Design, sim: str) -> Path:
 
     def make(folder: Path) -> Path:
         # Copies have the same names in every build, so that the command is the same too.
-        shutil.copy(design.verilog, folder / "top.v")
-        shutil.copy(source, folder)
+        for file in (*design.sources, source):
+            shutil.copy(file, folder)
         run_tool(command, sim, folder)
         return folder / BINARY[sim]
 
@@ -131,8 +136,8 @@ def _verilator_command(design: Design) -> list[str]:
         # Lint is a step of its own; a design with a fault in it must still run.
         *("-Wno-fatal", *VERILATOR_OPTIONS),
         *("-CFLAGS", " ".join(_sizes(design))),
-        *("--top-module", "top", "--prefix", "Vtop", "-Mdir", "."),
-        *("-o", BINARY["verilator"], "top.v", "replay_main.cpp"),
+        *("--top-module", design.simulated_module, "--prefix", "Vtop", "-Mdir", "."),
+        *("-o", BINARY["verilator"], *_names(design), "replay_main.cpp"),
     ]
 
 
@@ -142,8 +147,13 @@ def _icarus_command(design: Design) -> list[str]:
         "-g2005",  # what generated tops are written in
         *_sizes(design),
         f"-DADDR_WIDTH={design.port_width('s_axil_araddr')}",
-        *("-s", "replay_tb", "-o", BINARY["icarus"], "replay_tb.v", "top.v"),
+        f"-DTOP={design.simulated_module}",
+        *("-s", "replay_tb", "-o", BINARY["icarus"], "replay_tb.v", *_names(design)),
     ]
+
+
+def _names(design: Design) -> list[str]:
+    return [source.name for source in design.sources]
 
 
 def _sizes(design: Design) -> list[str]:

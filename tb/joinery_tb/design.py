@@ -47,6 +47,17 @@ class Design:
     def verilog(self) -> Path:
         return self.directory / "top.v"
 
+    @property
+    def sources(self) -> list[Path]:
+        """What a simulator reads: the design, and the memories around it, where there are any."""
+        more = self.top.get("simulation")
+        return [self.verilog, *([self.directory / more["file"]] if more else [])]
+
+    @property
+    def simulated_module(self) -> str:
+        """The module that a simulator takes: ``top``, or one that puts memories around it."""
+        return str(self.top.get("simulation", self.top).get("module", "top"))
+
     def bytes_of(self, side: str) -> int:
         """Bytes of ``tdata`` on the ``input`` side, or of one lane of it on the ``output`` side."""
         return int(self.top[side]["bytes"])

@@ -33,6 +33,9 @@ KEY_WIDTH = 24
 VALUE_WIDTH = 16
 """The paper's tuple: a vehicle of 24 bits and a speed of 16."""
 
+DEPTH = 64
+"""Operations that may wait at a level: windows of many keys become complete at random."""
+
 RESULTS = ("sum", "count", "low", "high", "twice")
 
 
@@ -49,9 +52,16 @@ def levels_of(
             channels=memory.channels,
             burst=1 if memory.burst == 1 else max(memory.burst, -(-held // word)),
             duplex=memory.duplex,
+            pending=_pending(memory),
         )
         for memory, held, word in zip(memories, values, words, strict=True)
     )
+
+
+def _pending(memory: MemorySpec) -> int:
+    """Words to wait for at once: each is read and written, and all of them take its latency."""
+    needed = -(-(memory.latency + 8) // (2 * max(1, round(memory.cycles(1))))) + 1
+    return 1 << (needed - 1).bit_length()
 
 
 class SpeedTop(wiring.Component):
@@ -105,6 +115,7 @@ class SpeedTop(wiring.Component):
                 *([KeyedAggregate("median", "median", "speed")] if median else []),
             ],
             key_width=KEY_WIDTH,
+            depth=DEPTH,
         )
         super().__init__(
             {

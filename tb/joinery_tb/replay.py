@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from .build import build_replay, last_lines, tool_versions
 from .design import Design, DesignError
 from .records import record_words
 from .stalls import Stall, stall_numbers
-from .words import decode, encode, result_files
+from .words import decode, decode_evictions, encode, result_files
 
 __all__ = ["PATIENCE", "ReplayReport", "SimReport", "replay", "simulate"]
 
@@ -96,7 +96,8 @@ class ReplayReport:
 class SimReport:
     """A whole simulation: tuples offered and refused by source, rows out, and the replay between.
 
-    The replay counts refused transfers; ``as_dict`` tells them as ``refused_transfers``.
+    ``evicted`` counts keys that lost their place. The replay counts refused transfers; ``as_dict``
+    tells them as ``refused_transfers``.
     """
 
     path: Path
@@ -104,6 +105,7 @@ class SimReport:
     refused: dict[str, int]
     rows: int
     replay: ReplayReport
+    evicted: int = field(default=0, kw_only=True)
 
     @property
     def tuples_in(self) -> int:
@@ -117,6 +119,7 @@ class SimReport:
             "refused": self.refused,
             "refused_transfers": self.replay.refused,
             "rows": self.rows,
+            "evicted": self.evicted,
         }
 
 
@@ -197,6 +200,7 @@ def simulate(
     out: str | Path,
     *,
     accepted: str | Path | None = None,
+    evicted: str | Path | None = None,
     times: str | Path | None = None,
     writes: Sequence[tuple[str, int]] = (),
     sim: str = "verilator",
@@ -213,7 +217,8 @@ def simulate(
     of a design that serves several queries it is a folder with such a file for each.
     Its ``joinery`` metadata names the query, the engine, the simulator and the cycles. Where the
     design refused tuples, the rows are those of the accepted ones, and these go to the folder
-    ``accepted`` as a prepared input; where it refused none, nothing is written there. ``times``
+    ``accepted`` as a prepared input; where it refused none, nothing is written there. In the same
+    way ``evicted`` gets a Parquet file with the keys that lost their place, if any did. ``times``
     and ``writes`` are as for ``replay``.
     """
     design = Design(directory)
@@ -239,7 +244,12 @@ def simulate(
         if report.refused and accepted is not None:
             write_accepted(Path(prepared), refused, Path(accepted))
         counts = {source: int(which.sum()) for source, which in refused.items()}
-        result = SimReport(Path(out), stimulus.tuples, counts, report.results, report)
+        gone = decode_evictions(design.top, folder / "results")
+        if len(gone) and evicted is not None:
+            pq.write_table(gone, folder / "evicted")
+            (folder / "evicted").replace(evicted)
+        rows = report.results - len(gone)
+        result = SimReport(Path(out), stimulus.tuples, counts, rows, report, evicted=len(gone))
         used = Path(accepted) if report.refused and accepted is not None else Path(prepared)
         for number, file in enumerate(result_files(design.top, out)):
             table = decode(design.top, folder / "results", number)

@@ -49,7 +49,7 @@ module replay_tb;
   wire has_data = record[0];
   wire is_last = record[1];
 
-  top dut (
+  `TOP dut (
     .clk(clk),
     .rst(rst),
 `ifdef MERGE_CLOCK

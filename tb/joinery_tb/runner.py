@@ -39,7 +39,7 @@ def build_cocotb(design: Design, sim: str) -> Path:
     """Return the folder that cocotb's runner takes as the build of ``design``."""
     toolchain.check_simulator(sim)
     depends = {
-        "verilog": design.verilog.read_text(),
+        "verilog": [source.read_text() for source in design.sources],
         "cocotb": metadata.version("cocotb"),
         "libraries": str(cocotb_tools.config.libs_dir),  # the executable finds them there
         "tools": build_tools(sim),
@@ -51,8 +51,8 @@ def build_cocotb(design: Design, sim: str) -> Path:
         try:
             with toolchain.patched_environ(sim):
                 get_runner(sim).build(
-                    sources=[design.verilog],
-                    hdl_toplevel="top",
+                    sources=design.sources,
+                    hdl_toplevel=design.simulated_module,
                     build_args=BUILD_OPTIONS[sim],
                     build_dir=folder,
                     timescale=TIMESCALE,
@@ -89,7 +89,7 @@ def run_cocotb(
             with toolchain.patched_environ(sim):
                 get_runner(sim).test(
                     test_module=module,
-                    hdl_toplevel="top",
+                    hdl_toplevel=design.simulated_module,
                     hdl_toplevel_lang="verilog",
                     testcase=testcase,
                     seed=seed,

@@ -5,13 +5,13 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data
 
-from joinery.aggregate import AggregateEngine, PaneQuery
+from joinery.aggregate import PaneEngine, PaneQuery
 from joinery.expr import ExprPipeline
 
 __all__ = ["SingleTuples"]
 
 
-class SingleTuples(AggregateEngine):
+class SingleTuples(PaneEngine):
     """Report each tuple that passes WHERE as if it were a window, which ends at its time.
 
     Tuples at odd times count as late, and are not reported. The lanes of a transfer are reported
@@ -24,7 +24,7 @@ class SingleTuples(AggregateEngine):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        source = self.pane_stream
+        source = self.source
         held: Any = Signal(source.transfer(self.lanes))
         full = Signal()
         turn = Signal(range(self.lanes))
@@ -70,7 +70,7 @@ class SingleTuples(AggregateEngine):
         return self._value(m, f"where_{number}", query.where, operands) if query.where else Const(1)
 
     def _value(self, m: Module, name: str, expr: Any, operands: Any) -> Value:
-        pipeline = ExprPipeline(expr, self.pane_stream.operands, ops_per_stage=None)
+        pipeline = ExprPipeline(expr, self.source.operands, ops_per_stage=None)
         m.submodules[name] = pipeline
         m.d.comb += [pipeline.en.eq(1), pipeline.i.eq(operands)]
         result: Value = pipeline.o
@@ -79,8 +79,8 @@ class SingleTuples(AggregateEngine):
     def _report(self, m: Module, number: int, query: PaneQuery, operands: Any, time: Value) -> None:
         row = self.o.payload.rows[number].row[f"query_{number}"]
         m.d.comb += row.end_time.eq(time)
-        here = getattr(operands, self.pane_stream.name)
-        for name in self.pane_stream.keys:
+        here = getattr(operands, self.source.name)
+        for name in self.source.keys:
             m.d.comb += row.key[name].eq(here[name])
         for each in query.aggregates:
             place = row.value[each.name]

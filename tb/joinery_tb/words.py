@@ -34,6 +34,7 @@ from .records import DATA, LAST, record_words
 __all__ = [
     "Stimulus",
     "decode",
+    "decode_evictions",
     "encode",
     "parse_type",
     "result_files",
@@ -150,6 +151,8 @@ def decode(top: Mapping[str, Any], path: str | Path, query: int = 0) -> pa.Table
     fields = layout["fields"] if "queries" not in layout else layout["queries"][query]["fields"]
     if "query" in layout:
         words = words[_extract(words, layout["query"]) == query]
+    if "evicted" in layout:
+        words = words[_extract(words, layout["evicted"]) == 0]
     columns = {field["column"]: _read_column(words, field) for field in fields}
     ends = {field["column"] for field in fields if field.get("rule") == WINDOW_END}
     try:
@@ -157,6 +160,18 @@ def decode(top: Mapping[str, Any], path: str | Path, query: int = 0) -> pa.Table
     except ValueError as error:
         # A design that works gives only values that came in, or were computed within their range.
         raise DesignError(f"The design gave a value that its column can't hold: {error}") from None
+
+
+def decode_evictions(top: Mapping[str, Any], path: str | Path) -> pa.Table:
+    """Return what results in a file tell of keys that lost their place, in natural types."""
+    layout = top["output"]
+    if "evicted" not in layout:
+        return pa.table({})
+    words: Words = np.fromfile(path, dtype="<u4").reshape(-1, record_words(layout))
+    words = words[_extract(words, layout["evicted"]) == 1]
+    fields = layout["evicted"]["fields"]
+    columns = {field["column"]: _read_column(words, field) for field in fields}
+    return from_raw(columns, schema_of(fields))
 
 
 def _read_column(words: Words, field: Mapping[str, Any]) -> Raw:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..query import JoineryError, Query
-from . import aggregates, cards, joins
+from . import aggregates, cards, joins, keyed
 from .joins import join_pair
 from .model import Engine, Form, Parameter, Plan, Setting, form_of
 
@@ -25,19 +25,22 @@ __all__ = [
     "plan",
 ]
 
-ENGINES: dict[str, Engine] = {**joins.ENGINES, **cards.ENGINES, **aggregates.ENGINES}
-
-PLANNED = ("mlq",)
+ENGINES: dict[str, Engine] = {
+    **joins.ENGINES,
+    **cards.ENGINES,
+    **aggregates.ENGINES,
+    **keyed.ENGINES,
+}
 
 DEFAULT = {
     Form.ROW_JOIN: "handshake",
     Form.TIME_JOIN: "fjoin",
     Form.SLIDING: "panes",
     Form.SLIDING_GROUPED: "panes",
-    Form.SLIDING_KEYED: "mlq",
+    Form.SLIDING_KEYED: "panes",
     Form.ROWS_KEYED: "mlq",
 }
-"""The engine for each form of query, whether it exists or not."""
+"""The engine for each form of query."""
 
 
 def plan(
@@ -75,8 +78,6 @@ def engine_for(query: Query, engine: str | None = None) -> tuple[str, Engine]:
 def _entry(name: str) -> Engine:
     if name in ENGINES:
         return ENGINES[name]
-    if name in PLANNED:
-        raise JoineryError(f"engine {name} does not exist yet; these do: {', '.join(ENGINES)}")
-    close = get_close_matches(name, [*ENGINES, *PLANNED], 1)
+    close = get_close_matches(name, list(ENGINES), 1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise JoineryError(f"There is no engine {name!r}; these exist: {', '.join(ENGINES)}.{hint}")

@@ -26,7 +26,7 @@ from ..query import (
 )
 from .model import Engine, Form, Parameter, Plan
 
-__all__ = ["ENGINES", "aggregate_shell", "pane_queries", "pane_stream"]
+__all__ = ["ENGINES", "aggregate_shell", "aggregates_of", "pane_queries", "pane_stream"]
 
 
 def _bodies(query: Query) -> list[AggregateQuery]:
@@ -61,12 +61,16 @@ def pane_queries(query: Query) -> list[PaneQuery]:
 def _pane_query(body: AggregateQuery) -> PaneQuery:
     window = body.source.window
     assert isinstance(window, SlidingWindow)
-    aggregates = tuple(
+    return PaneQuery(body.where, aggregates_of(body), window.range, window.slide)
+
+
+def aggregates_of(body: AggregateQuery) -> tuple[Aggregate, ...]:
+    """Return the aggregates of a SELECT list."""
+    return tuple(
         Aggregate(output.name, output.function, output.argument)
         for output in body.outputs
         if isinstance(output, AggregateOutput)
     )
-    return PaneQuery(body.where, aggregates, window.range, window.slide)
 
 
 def aggregate_shell(plan: Plan, engine: AggregateEngine, identity: Identity) -> AggregateShell:
@@ -87,6 +91,8 @@ def _report(output: KeyOutput | WindowEndOutput | AggregateOutput) -> ReportColu
         case AggregateOutput(function="avg"):
             path = ("value", output.name)
             return ReportColumn(output.name, output.type, path, "quotient", AVG_EXTRA_DIGITS)
+        case AggregateOutput(function="median"):
+            return ReportColumn(output.name, output.type, ("value", output.name), "mean")
     return ReportColumn(output.name, output.type, ("value", output.name))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from amaranth.lib import wiring
+
 from joinery.axi import Identity, Shell
 
 from ..query import (
@@ -83,7 +85,9 @@ class Engine:
     ``shell`` puts it into a top: a ``StreamShell``, or any other ``Shell``. Both may raise
     ``ValueError`` for a parameter that does not fit. ``advice`` says what to do about an error, by
     its bit, and ``changed`` what a query is once settings of the built design have other values.
-    With ``host``, the engine works on memory for a program that has settings of its own.
+    With ``host``, the engine works on memory for a program that has settings of its own. ``model``
+    adds to what the hardware itself predicts, group by group. ``simulated`` puts the module ``top``
+    between simulated memories, where it leaves memories outside.
     """
 
     forms: tuple[Form, ...]
@@ -93,6 +97,8 @@ class Engine:
     advice: Mapping[int, str] = field(default_factory=dict)
     changed: "Callable[[Query, Mapping[str, int]], Query] | None" = None
     host: bool = False
+    model: "Callable[[Plan], Mapping[str, Mapping[str, Any]]] | None" = None
+    simulated: "Callable[[Plan, Shell], wiring.Component | None] | None" = None
 
     def parameters_for(self, query: Query) -> dict[str, Parameter]:
         form = form_of(query.body)
@@ -114,6 +120,15 @@ class Plan:
             return self.entry.build(self)
         except ValueError as error:
             raise JoineryError(f"engine {self.engine}: {error}") from None
+
+    def predict(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what hardware predicts of itself (``found``), and what the model adds to that."""
+        more = self.entry.model(self) if self.entry.model else {}
+        return {**found, **{group: {**found.get(group, {}), **more[group]} for group in more}}
+
+    def simulated(self, shell: Shell) -> wiring.Component | None:
+        """Return the core with the memories that it leaves outside, or None where it has all."""
+        return self.entry.simulated(self, shell) if self.entry.simulated else None
 
     def shell(self, identity: Identity) -> Shell:
         """Return the hardware in its shell."""

@@ -22,7 +22,7 @@ from ..query import (
     SlidingWindow,
     WindowEndOutput,
 )
-from .arrivals import arrival_name, only_tuples, with_latest_before
+from .arrivals import arrival_name, only_tuples, with_latest_before, with_own_index
 from .expressions import (
     LONG,
     WIDE,
@@ -31,6 +31,7 @@ from .expressions import (
     number_type,
     raw_name,
     to_natural,
+    to_raw,
     translate,
     whole,
 )
@@ -38,6 +39,7 @@ from .expressions import (
 COUNT = "_count"
 POSITION = "_position"  # where a tuple lies on the axis of its windows
 WINDOW = "_window"  # k of the window that starts at k * slide
+LIFE = "_life"  # how many times the key had been evicted before the tuple
 
 
 @dataclass(frozen=True)
@@ -101,20 +103,38 @@ class Measure:
 
 @dataclass(frozen=True)
 class AggregateFrames:
-    """The result in natural types, and the late tuples (None where none can be)."""
+    """The result in natural types, and the late tuples (None where none can be).
+
+    ``misreported`` has the evictions that cannot have been as they were reported.
+    """
 
     result: DataFrame
     late: DataFrame | None
+    misreported: DataFrame | None = None
 
 
-def aggregate_frames(query: AggregateQuery, tuples: DataFrame, *, arrivals: int) -> AggregateFrames:
-    """Return the result of ``query`` over the ``tuples`` of its source."""
+def aggregate_frames(
+    query: AggregateQuery,
+    tuples: DataFrame,
+    *,
+    arrivals: int,
+    evictions: DataFrame | None = None,
+) -> AggregateFrames:
+    """Return the result of ``query`` over the ``tuples`` of its source.
+
+    ``evictions`` are those that a design reported: a key that was evicted starts anew.
+    """
     window = query.source.window
     if isinstance(window, KeyedRowWindow):
-        placed = _by_number(query, _kept(query, tuples))
+        kept = _kept(query, tuples)
+        if evictions is None:
+            lives, misreported = kept.withColumn(LIFE, fn.lit(0)), None
+        else:
+            lives, misreported = _with_lives(query, window, kept, evictions, arrivals)
+        placed = _by_number(query, lives)
         windows = _windows(query, placed, window.rows, window.slide, arrivals, first=0)
         full = windows.filter(named(COUNT) == window.rows)  # not past the key's last tuple
-        return AggregateFrames(_outputs(query, full, arrivals), None)
+        return AggregateFrames(_outputs(query, full, arrivals), None, misreported)
     assert isinstance(window, SlidingWindow), "an aggregate has one of two windows"
     placed, late = _by_time(query, tuples, window, arrivals)
     windows = _windows(query, placed, window.range, window.slide, arrivals)
@@ -159,10 +179,54 @@ def _keys(query: AggregateQuery) -> list[SparkColumn]:
     return [translate(key) for key in query.group_by]
 
 
+def _groups(query: AggregateQuery) -> list[SparkColumn]:
+    """What tuples of one window have in common, beside the window."""
+    rows = isinstance(query.source.window, KeyedRowWindow)
+    return [*_keys(query), *([named(LIFE)] if rows else [])]
+
+
 def _by_number(query: AggregateQuery, tuples: DataFrame) -> DataFrame:
-    """Place each tuple at its number among those of its key, from 0."""
-    order = Window.partitionBy(*_keys(query)).orderBy(named(arrival_name(query.source)))
+    """Place each tuple at its number among those of its key and life, from 0."""
+    keys = (*_keys(query), named(LIFE))
+    order = Window.partitionBy(*keys).orderBy(named(arrival_name(query.source)))
     return tuples.withColumn(POSITION, fn.row_number().over(order).cast(LONG) - 1)
+
+
+def _with_lives(
+    query: AggregateQuery,
+    window: KeyedRowWindow,
+    tuples: DataFrame,
+    evictions: DataFrame,
+    arrivals: int,
+) -> tuple[DataFrame, DataFrame]:
+    """Number the lives of each key, and return the evictions that cannot have been so.
+
+    An eviction belongs before the tuple whose number, among all those that pass WHERE, is ``_at``;
+    ``_count`` is how many of the key's tuples its windows still had to use.
+    """
+    source = query.source
+    keys = [raw_name(source.alias, key.name) for key in query.group_by]
+    numbered = with_own_index(tuples, source, "_at", arrivals=arrivals)
+    events = evictions.select(
+        *(to_raw(named(key.name), key.column).alias(raw_name(source.alias, key.name))
+          for key in query.group_by),
+        named("_at").cast(LONG).alias("_at"),
+        named("_count"),
+    )  # fmt: skip
+    both = numbered.unionByName(events, allowMissingColumns=True)
+    before = Window.partitionBy(*map(named, keys)).orderBy("_at")
+    is_event = named("_count").isNotNull()
+    both = both.withColumn(LIFE, fn.sum(is_event.cast("int")).over(before))
+    lives = both.filter(~is_event).drop("_count", "_at")
+    ended = both.filter(is_event).select(*map(named, keys), (named(LIFE) - 1).alias(LIFE), "_count")
+    sizes = lives.groupBy(*map(named, keys), LIFE).agg(fn.count(fn.lit(1)).alias("_size"))
+    size = fn.coalesce(named("_size"), fn.lit(0))
+    reported = fn.greatest(size - window.rows, fn.lit(-1))  # tuples since the first window
+    held = fn.when(reported < 0, size).otherwise(
+        window.rows - window.slide + reported % window.slide
+    )
+    wrong = ended.join(sizes, [*keys, LIFE], "left").filter(held != named("_count"))
+    return lives, wrong
 
 
 def _by_time(
@@ -200,7 +264,7 @@ def _windows(
     """
     pane = SlidingWindow(length, slide, POSITION).pane
     measures = _measures(query, rows)
-    panes = tuples.groupBy(*_keys(query), floor_divide(named(POSITION), pane).alias("_pane")).agg(
+    panes = tuples.groupBy(*_groups(query), floor_divide(named(POSITION), pane).alias("_pane")).agg(
         fn.count(fn.lit(1)).alias(COUNT),
         *(measure.of_tuples().alias(measure.name) for measure in measures),
     )
@@ -213,7 +277,7 @@ def _windows(
     windows = panes.filter("_first <= _last").withColumn(
         WINDOW, fn.explode(fn.sequence(named("_first"), named("_last")))
     )
-    return windows.groupBy(*_keys(query), named(WINDOW)).agg(
+    return windows.groupBy(*_groups(query), named(WINDOW)).agg(
         fn.sum(COUNT).alias(COUNT),
         *(measure.of_panes().alias(measure.name) for measure in measures),
     )

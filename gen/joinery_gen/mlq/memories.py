@@ -66,9 +66,22 @@ class MemorySpec:
                     f"not {cycles}/{accesses}"
                 )
 
+    def run_cycles(self, words: int) -> float:
+        """Return the cycles of a run of so many words of one key, on all channels together.
+
+        Channels that have a word less than others may have too few for the long time.
+        """
+        each, more = divmod(words, self.channels)
+        longer = more * (each + 1) * self._access(each + 1)
+        return longer + (self.channels - more) * each * self._access(each)
+
     def cycles(self, words: int) -> float:
         """Return the cycles that each access takes of a run of so many words of one key."""
-        cycles, accesses = self.long if -(-words // self.channels) >= self.burst else self.short
+        return self._access(-(-words // self.channels))
+
+    def _access(self, words: int) -> float:
+        """The cycles of an access among so many on one channel."""
+        cycles, accesses = self.long if words >= self.burst else self.short
         return cycles / accesses
 
 

@@ -151,7 +151,7 @@ def _count(
     lanes = max(words)
     kernels = 0
     for read in move.reads:
-        cycles = read.words * memories[read.level].cycles(read.words)
+        cycles = memories[read.level].run_cycles(read.words)
         loads[read.level] = replace(loads[read.level], reads=loads[read.level].reads + cycles)
         if read.aggregate and read.level:
             kernels += -(-read.words * words[read.level] // lanes)
@@ -160,6 +160,6 @@ def _count(
         load = loads[write.level]
         first = write.words * memory.cycles(1) if write.reads_first else 0.0
         loads[write.level] = Accesses(
-            load.writes + write.words * memory.cycles(write.words), load.reads + first
+            load.writes + memory.run_cycles(write.words), load.reads + first
         )
     return kernels + move.aggregate

@@ -73,10 +73,13 @@ def _choices(problem: Problem, memory: MemorySpec) -> Iterator[int]:
 def _complete(
     problem: Problem, memories: Sequence[MemorySpec], lower: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Add the last level, which holds the window in whole blocks; None if it does not fit."""
+    """Add the last level, which holds the window in whole blocks; None if it does not fit.
+
+    Its words are as many in each channel, but for a window that is less than that.
+    """
     block = lower[-1] if lower else 1
     word = 1 << (memories[-1].word // problem.value_bytes).bit_length() - 1
-    whole = max(block, min(word, 1 << (problem.rows - 1).bit_length()))
+    whole = max(block, min(word * memories[-1].channels, 1 << (problem.rows - 1).bit_length()))
     values = (*lower, -(-problem.rows // whole) * whole)
     fits = bytes_needed(problem, memories, values)[-1] <= memories[-1].capacity
     return values if fits else None
@@ -130,6 +133,11 @@ def _check_order(problem: Problem, memories: Sequence[MemorySpec]) -> None:
             )
 
 
+def _power_within(number: int) -> int:
+    """The largest power of two that is not above ``number``: keys have so many places."""
+    return 1 << number.bit_length() - 1
+
+
 def _too_large(problem: Problem, memories: Sequence[MemorySpec]) -> JoineryError:
     """Say which level cannot hold its part, and the nearest that can be held."""
     if problem.rows == 1 and len(memories) > 1:
@@ -143,14 +151,14 @@ def _too_large(problem: Problem, memories: Sequence[MemorySpec]) -> JoineryError
             return JoineryError(
                 f"Level {memory.name} has {memory.capacity} bytes, and one value for each of "
                 f"{problem.keys} keys takes {problem.keys * each}; nearest that would fit: "
-                f"keys={memory.capacity // each}, or levels={rest}"
+                f"keys={_power_within(memory.capacity // each)}, or levels={rest}"
             )
     last = memories[-1]
     whole = 1 << (last.word // problem.value_bytes).bit_length() - 1
     need = bytes_needed(problem, [last], [-(-problem.rows // whole) * whole])[0]
     nearest = []
     if problem.keys > 1 and (keys := last.capacity * problem.keys // need):
-        nearest.append(f"keys={keys}")
+        nearest.append(f"keys={_power_within(keys)}")
     if rows := last.capacity // last.word // problem.keys * whole:
         nearest.append(f"rows={rows}")
     return JoineryError(

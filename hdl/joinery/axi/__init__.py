@@ -7,6 +7,7 @@ with data is taken as the data and then the end.
 
 from .aggregate import AggregateShell, Report, ReportColumn
 from .join import JoinShell
+from .memory import MemoryPins
 from .shell import Identity, Shell, connect_registers, register_ports
 from .stream import StreamShell
 
@@ -14,6 +15,7 @@ __all__ = [
     "AggregateShell",
     "Identity",
     "JoinShell",
+    "MemoryPins",
     "Report",
     "ReportColumn",
     "Shell",

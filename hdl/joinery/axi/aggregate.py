@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Module, Shape, Signal, Value, ValueLike
 from amaranth.lib import data, stream
+from amaranth.lib.wiring import Member
 
 from ..aggregate import AggregateEngine, Setting
 from ..registers import Row
-from ..tuples import ColumnType
+from ..tuples import ColumnType, IntType
+from .memory import MemoryPins
 from .shell import Identity, describe_fields
 from .stream import StreamShell
 
@@ -50,9 +52,11 @@ class AggregateShell(StreamShell):
     """An engine for window aggregates as an AXI core.
 
     An input beat carries a tuple or a punctuation per lane. An output beat has a place for a row of
-    each query; where there are several, a row begins with its query's number. A setting that can
-    be changed at run time is one register, or two where it is wider than 32 bits; a write to
-    ``apply`` asks for all of them at once.
+    each query; where there are several, a row begins with its query's number. Where keys can lose
+    their place, a row begins with a bit that tells whether it reports that. Channels of memory that
+    the engine leaves outside are ports of the core. A setting that can be changed at run time is
+    one register, or two where it is wider than 32 bits; a write to ``apply`` asks for all of them
+    at once.
 
     Parameters
     ----------
@@ -85,10 +89,14 @@ class AggregateShell(StreamShell):
         if len(self.reports) != queries:
             raise ValueError(f"There are {queries} queries, and {len(self.reports)} reports")
         tag = {"query": (queries - 1).bit_length()} if queries > 1 else {}
+        if engine.eviction is not None:
+            tag["evicted"] = 1
+            self.COUNTERS = {**self.COUNTERS, "evicted": "Keys that lost their place to another"}
         row = engine.result["rows"].shape.elem_shape["row"].shape
         lane = data.StructLayout(
-            {"valid": 1, "punctuation": 1, "tuple": engine.pane_stream.schema.layout}
+            {"valid": 1, "punctuation": 1, "tuple": engine.source.schema.layout}
         )
+        self.memories = [MemoryPins(each) for each in engine.channels]
         late = {f"late_{k}": f"Late tuples of query {k}" for k in range(queries)}
         if queries > 1:
             self.COUNTERS = {**self.COUNTERS, **late}
@@ -109,6 +117,19 @@ class AggregateShell(StreamShell):
             + (APPLY if engine.settings else []),
             live={"refused": 1, "applied": WORD} if engine.settings else None,
         )
+
+    def _stream_ports(self) -> dict[str, Member]:
+        ports = super()._stream_ports()
+        for each in self.memories:
+            ports |= each.members()
+        return ports
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        for each in self.memories:
+            ports = getattr(self.engine, f"ports_{each.channel.level}")
+            each.connect(m, self, ports[each.channel.number])
+        return m
 
     def feed(self, m: Module, beat: Any, present: Value) -> None:
         for lane, tuples in zip(self.engine.i.payload.lanes, beat.lanes, strict=True):
@@ -137,6 +158,8 @@ class AggregateShell(StreamShell):
             ]
             if self.lanes > 1:
                 m.d.comb += row.query.eq(number)
+            if self.engine.eviction is not None:
+                m.d.comb += row.evicted.eq(place.evicted)
         return rows
 
     def decisions(self, m: Module, entering: Value) -> tuple[Value, Value]:
@@ -153,6 +176,10 @@ class AggregateShell(StreamShell):
         }
         if self.lanes > 1:
             found |= {f"late_{k}": each for k, each in enumerate(late)}
+        if self.engine.eviction is not None:
+            given = self.m_axis_tvalid & self.m_axis_tready & self.m_axis_tkeep[0]
+            gone = self.m_axis_tdata[self.output_layout["evicted"].offset]
+            found |= {"evicted": given & gone, "results": given & ~gone}
         if self.engine.settings:
             self._settings(m)
         return found
@@ -180,7 +207,7 @@ class AggregateShell(StreamShell):
 
     def describe_input(self) -> dict[str, Any]:
         """One lane; lane ``k`` lies ``k * lane_width`` bits further up."""
-        source = self.engine.pane_stream
+        source = self.engine.source
         lanes = self.input_layout["lanes"].shape
         lane = lanes.elem_shape
         flags = {f"has_{source.name}": "valid", "punctuation": "punctuation"}
@@ -200,19 +227,21 @@ class AggregateShell(StreamShell):
         }
 
     def describe(self) -> dict[str, Any]:
-        if not self.engine.settings:
-            return super().describe()
-        settings = [
-            {
-                "name": each.name,
-                "low": each.low,
-                "high": each.high,
-                "initial": each.initial,
-                "registers": [row[0] for row in _setting_rows(each)],
-            }
-            for each in self.engine.settings
-        ]
-        return {**super().describe(), "settings": settings}
+        found = super().describe()
+        if self.engine.settings:
+            found["settings"] = [
+                {
+                    "name": each.name,
+                    "low": each.low,
+                    "high": each.high,
+                    "initial": each.initial,
+                    "registers": [row[0] for row in _setting_rows(each)],
+                }
+                for each in self.engine.settings
+            ]
+        if self.memories:
+            found["memories"] = [each.describe() for each in self.memories]
+        return found
 
     def describe_output(self) -> dict[str, Any]:
         base = self.output_layout["row"].offset
@@ -222,7 +251,7 @@ class AggregateShell(StreamShell):
             for report, layout in zip(self.reports, layouts, strict=True)
         ]
         if self.lanes == 1:
-            return {"fields": columns[0]}
+            return {"fields": columns[0], **self._describe_eviction(base)}
         tag = self.output_layout["query"]
         return {
             "query": {"offset": tag.offset, "width": tag.width, "signed": False},
@@ -230,6 +259,28 @@ class AggregateShell(StreamShell):
                 {"name": report.name, "fields": fields}
                 for report, fields in zip(self.reports, columns, strict=True)
             ],
+        }
+
+    def _describe_eviction(self, base: int) -> dict[str, Any]:
+        """Where an eviction is told, by the names that it has for a host."""
+        layout = self.engine.eviction
+        if layout is None:
+            return {}
+        source, tag = self.engine.source, self.output_layout["evicted"]
+        kinds = {"count": IntType(64), "at": IntType(64)}
+        columns = [
+            *(ReportColumn(name, source.schema[name], ("key", name)) for name in source.keys),
+            *(ReportColumn(f"_{name}", kind, (name,)) for name, kind in kinds.items()),
+            *(ReportColumn(f"_by_{name}", source.schema[name], ("by", name))
+              for name in source.keys),
+        ]  # fmt: skip
+        return {
+            "evicted": {
+                "offset": tag.offset,
+                "width": 1,
+                "signed": False,
+                "fields": [_describe(column, layout, base) for column in columns],
+            }
         }
 
 
@@ -266,5 +317,5 @@ def _place(path: Sequence[str], layout: Any, base: int) -> dict[str, Any]:
     for name in path:
         base += layout[name].offset
         layout = layout[name].shape
-    shape: Any = layout
+    shape = Shape.cast(layout)
     return {"offset": base, "width": shape.width, "signed": shape.signed}

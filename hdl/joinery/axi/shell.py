@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Member
 
 from ..registers import AxiLiteRegisters, Register, Row
 from ..tuples import Schema
+from .memory import MemoryPins
 
 __all__ = ["Identity", "Shell", "connect_registers", "describe_fields", "register_ports"]
 
@@ -46,12 +47,14 @@ class Shell(wiring.Component):
     """The top of a generated design.
 
     ``registers`` is its register map, ``domains`` the clocks it runs on, the first of which is
-    ``sync``, and ``errors`` says what each bit of the register ``errors`` means.
+    ``sync``, and ``errors`` says what each bit of the register ``errors`` means. ``memories`` are
+    the channels of memory that it has as ports.
     """
 
     registers: Sequence[Register]
     errors: Sequence[str]
     domains: tuple[str, ...] = ("sync",)
+    memories: Sequence[MemoryPins] = ()
 
     @property
     @abstractmethod

@@ -1,5 +1,6 @@
 """Multi-level queues: windows of very many keys, over a hierarchy of memories."""
 
+from .aggregation import KeyedAggregation, kept_columns
 from .engine import KeyedAggregate, WindowAggregator
 from .functions import FUNCTIONS
 from .kernels import Fold, Kernel
@@ -7,6 +8,8 @@ from .levels import Level, Queues
 from .memory import BlockMemory, TimedMemory
 from .ports import MemoryPort
 from .queue import MultiLevelQueue
+from .timed import KeyedTimeAggregator
+from .windows import TimeWindows
 
 __all__ = [
     "FUNCTIONS",
@@ -14,10 +17,14 @@ __all__ = [
     "Fold",
     "Kernel",
     "KeyedAggregate",
+    "KeyedAggregation",
+    "KeyedTimeAggregator",
     "Level",
     "MemoryPort",
     "MultiLevelQueue",
     "Queues",
+    "TimeWindows",
     "TimedMemory",
     "WindowAggregator",
+    "kept_columns",
 ]

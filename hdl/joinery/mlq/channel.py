@@ -10,17 +10,21 @@ from ..stream import Queue
 from .levels import Level, Queues
 from .ports import MemoryPort
 
-__all__ = ["Channel", "ModifyingChannel", "channel_operation", "word_write"]
+__all__ = ["Channel", "DuplexChannel", "ModifyingChannel", "channel_operation", "word_write"]
 
 
 def channel_operation(queues: Queues, level: int) -> data.StructLayout:
-    """Read ``count`` lines of a key from ``first`` on, around its ring; then write ``writes``."""
+    """Read ``count`` lines of a key from ``first`` on, around its ring; then write ``writes``.
+
+    Of the last line that is read, values are ``wanted``.
+    """
     stride = queues.levels[level].stride
     return data.StructLayout(
         {
             "slot": queues.slot,
             "first": range(stride),
             "count": range(stride + 2),
+            "wanted": queues.levels[level].word,
             "write_first": range(stride),
             "writes": range(stride + 1),
         }
@@ -74,8 +78,16 @@ class _Channel(wiring.Component):
             }
         )
 
-    def _line(self, place: Any) -> Any:
-        return self.i.p.slot * self.level.stride + place
+    def _line(self, place: Any, slot: Any = None) -> Any:
+        return (self.i.p.slot if slot is None else slot) * self.level.stride + place
+
+    def _take_words(self, m: Module) -> None:
+        """Pass on the words as they come."""
+        m.d.comb += [
+            self.o.valid.eq(self.port.response.valid),
+            self.o.payload.eq(self.port.response.payload),
+            self.port.response.ready.eq(self.o.ready),
+        ]
 
     def _next_read(self, m: Module, step: Any) -> tuple[Any, Any, Any]:
         """Return where the next request of the run reads, how many words, and how many are left.
@@ -116,8 +128,7 @@ def _least(*values: Any) -> Any:
 class Channel(_Channel):
     """A channel whose writes need no reading: all in the order of the operations.
 
-    Latency: 1 cycle to a request. Throughput: one request per cycle; on a duplex level, one that
-    reads a word and writes one.
+    Latency: 1 cycle to a request. Throughput: one request per cycle.
     """
 
     __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
@@ -131,13 +142,15 @@ class Channel(_Channel):
         place, chunk, left = self._next_read(m, step_read)
 
         written = Signal.like(self.i.p.writes)
-        may_write = Signal()
         m.d.comb += [
             free.eq(~request.valid | request.ready),
             step_read.eq(self.i.valid & free & (left != 0)),
-            may_write.eq((left == 0) | ((left == chunk) & int(self.level.duplex))),
             step_write.eq(
-                self.i.valid & free & may_write & (written != self.i.p.writes) & self.i_write.valid
+                self.i.valid
+                & free
+                & (left == 0)
+                & (written != self.i.p.writes)
+                & self.i_write.valid
             ),
             self.i_write.ready.eq(step_write),
             self.i.ready.eq(
@@ -160,26 +173,125 @@ class Channel(_Channel):
                 request.p.mask.eq(self.i_write.p.mask),
                 request.p.data.eq(self.i_write.p.data),
             ]
+        self._take_words(m)
+        return m
+
+
+class DuplexChannel(_Channel):
+    """A channel of a memory with a port for reads and one for writes: both go on side by side.
+
+    While the words of a run are read, the operations after it write, but for what is still to be
+    read: a word of the run that comes later, unless it is the last one and other values of it are
+    wanted. A run waits for the one before it.
+
+    Latency: 1 cycle to a request. Throughput: one request per cycle, which may read a word and
+    write one.
+    """
+
+    __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        request = self.port.request
+        stride = self.level.stride
+        head = self.i.p
+        free = Signal()
+        m.d.comb += free.eq(~request.valid | request.ready)
+
+        # The run that is being read: what is left of one, or one that waits, or that of the
+        # operation at `i`. One may wait, so that the writes after it need not.
+        run_layout = data.StructLayout(
+            {name: head[name].shape() for name in ("slot", "first", "count", "wanted")}
+        )
+        rest: Any = Signal(run_layout)
+        waiting: Any = Signal(run_layout)
+        run: Any = Signal(run_layout)
+        begins, begun = Signal(), Signal()
+        step_read = Signal()
+        after: Any = Signal(run_layout)
+        asks = self.i.valid & ~begun & (head.count != 0)
+        with m.If(rest.count != 0):
+            m.d.comb += run.eq(rest)
+        with m.Elif(waiting.count != 0):
+            m.d.comb += run.eq(waiting)
+            with m.If(free):
+                m.d.sync += waiting.count.eq(0)
+        with m.Elif(asks):
+            m.d.comb += begins.eq(free)
+            m.d.comb += [run[name].eq(head[name]) for name, _ in run_layout]
+        with m.If(asks & (rest.count != 0) & (waiting.count == 0)):
+            m.d.sync += [waiting[name].eq(head[name]) for name, _ in run_layout]
+            m.d.sync += begun.eq(1)
         m.d.comb += [
-            self.o.valid.eq(self.port.response.valid),
-            self.o.payload.eq(self.port.response.payload),
-            self.port.response.ready.eq(self.o.ready),
+            step_read.eq(free & (run.count != 0)),
+            after.eq(run),
+            after.first.eq(Mux(run.first == stride - 1, 0, run.first + 1)),
+            after.count.eq(run.count - 1),
         ]
+        with m.If(step_read):
+            m.d.sync += rest.eq(after)
+
+        written = Signal.like(head.writes)
+        place = Signal(range(stride))
+        step_write, all_begun = Signal(), Signal()
+
+        def needs(run: Any, name: str) -> Any:
+            """Whether the word to write is one that ``run`` is still to read as it is."""
+            distance = Signal(range(stride), name=f"distance_{name}")
+            m.d.comb += distance.eq(place - run.first + Mux(place < run.first, stride, 0))
+            spared = (distance == run.count - 1) & ~(self.i_write.p.mask & run.wanted).any()
+            return (run.slot == head.slot) & (distance < run.count) & ~spared
+
+        conflict = (step_read & needs(after, "after")) | needs(waiting, "waiting")
+        m.d.comb += [
+            place.eq(head.write_first + written),
+            all_begun.eq((head.count == 0) | begun | begins),
+            step_write.eq(
+                self.i.valid
+                & free
+                & all_begun
+                & ~conflict
+                & (written != head.writes)
+                & self.i_write.valid
+            ),
+            self.i_write.ready.eq(step_write),
+            self.i.ready.eq(free & all_begun & (written + step_write == head.writes)),
+        ]
+        with m.If(step_write):
+            m.d.sync += written.eq(written + 1)
+        with m.If(begins):
+            m.d.sync += begun.eq(1)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [written.eq(0), begun.eq(0)]
+        with m.If(free):
+            m.d.sync += [
+                request.valid.eq(step_read | step_write),
+                request.p.read.eq(step_read),
+                request.p.read_line.eq(self._line(run.first, run.slot)),
+                request.p.count.eq(1),
+                request.p.write.eq(step_write),
+                request.p.write_line.eq(self._line(place)),
+                request.p.run.eq(_least(head.writes, self.level.burst)),
+                request.p.mask.eq(self.i_write.p.mask),
+                request.p.data.eq(self.i_write.p.data),
+            ]
+        self._take_words(m)
         return m
 
 
 class ModifyingChannel(_Channel):
     """A channel that writes less than the memory can: it reads a word, changes it, writes it back.
 
-    Up to ``PENDING`` words wait to be written back while operations of other keys go on; one of a
-    key that has a word waiting waits too.
+    Up to ``Level.pending`` words wait to be written back while operations of other keys go on; one
+    of a key that has a word waiting waits too.
 
     Latency: 1 cycle to a request. Throughput: one request per cycle.
     """
 
     __doc__ += "\n".join((_Channel.__doc__ or "").splitlines()[1:])
 
-    PENDING = 16
+    AHEAD = 32
+    """Operations that should wait at a channel, so that it has enough to do."""
 
     LEAST_ANSWERS = 32
     """Words that may be on their way, where bursts do not need more: as long as a DRAM takes."""
@@ -188,11 +300,13 @@ class ModifyingChannel(_Channel):
         m = Module()
         request = self.port.request
         m.submodules.kinds = kinds = Queue(
-            1 + Shape.cast(range(self.level.burst + 1)).width, depth=2 * self.PENDING
+            1 + Shape.cast(range(self.level.burst + 1)).width, depth=self.AHEAD
         )
-        m.submodules.lines = lines = Queue(request.p.write_line.shape(), depth=self.PENDING)
+        m.submodules.lines = lines = Queue(request.p.write_line.shape(), depth=self.level.pending)
         most = max(self.LEAST_ANSWERS, 2 * min(self.level.burst, self.level.stride))
-        m.submodules.answers = answers = Queue(self.port.response.payload.shape(), depth=most)
+        word = self.port.response.payload.shape()
+        m.submodules.words = words = Queue(word, depth=most)
+        m.submodules.olds = olds = Queue(word, depth=self.level.pending)
         free = Signal()
         step_read = Signal()
         step_first = Signal()  # reads the word that is to be changed
@@ -200,7 +314,7 @@ class ModifyingChannel(_Channel):
         place, chunk, left = self._next_read(m, step_read)
         clear = self._watch_keys(m, step_first, put_back)
 
-        room = self._reserve(m, answers, Mux(left != 0, chunk, 1), step_read | step_first)
+        room = self._reserve(m, words, chunk, step_read) | (left == 0)
         go = Signal()
         m.d.comb += [
             free.eq(~request.valid | request.ready),
@@ -217,9 +331,12 @@ class ModifyingChannel(_Channel):
             lines.i.payload.eq(self._line(self.i.p.write_first)),
             lines.o.ready.eq(put_back),
         ]
-        first = self._sort_answers(m, kinds, answers.o, put_back)
-        m.d.comb += put_back.eq(first & self.i_write.valid & free)
-        m.d.comb += self.i_write.ready.eq(put_back)
+        self._sort_answers(m, kinds, words, olds)
+        m.d.comb += [
+            put_back.eq(olds.o.valid & self.i_write.valid & free),
+            olds.o.ready.eq(put_back),
+            self.i_write.ready.eq(put_back),
+        ]
         with m.If(free):
             m.d.sync += [
                 request.valid.eq(step_read | step_first | put_back),
@@ -230,26 +347,20 @@ class ModifyingChannel(_Channel):
                 request.p.write_line.eq(lines.o.payload),
                 request.p.run.eq(1),
                 request.p.mask.eq(~0),
-                request.p.data.eq(self._change(answers.o.payload)),
+                request.p.data.eq(self._change(olds.o.payload)),
             ]
         return m
 
-    def _reserve(self, m: Module, answers: Queue, words: Any, asked: Any) -> Any:
-        """Return whether there is room for ``words`` more, with all that is on its way.
+    def _reserve(self, m: Module, queue: Queue, words: Any, asked: Any) -> Any:
+        """Return whether there is room in ``queue`` for ``words`` more, with all on its way there.
 
-        A word must never wait in the memory: one before it may have to be written back first, and
-        a memory that is full of words takes no request.
+        No word must ever wait in the memory: one behind it may have to be written back first, and a
+        memory that is full of words takes no request.
         """
-        response = self.port.response
-        under_way = Signal(range(answers.depth + 1))
-        gone = answers.o.valid & answers.o.ready
+        under_way = Signal(range(queue.depth + 1))
+        gone = queue.o.valid & queue.o.ready
         m.d.sync += under_way.eq(under_way + Mux(asked, words, 0) - gone)
-        m.d.comb += [
-            answers.i.valid.eq(response.valid),
-            answers.i.payload.eq(response.payload),
-            response.ready.eq(answers.i.ready),
-        ]
-        return under_way + words <= answers.depth
+        return under_way + words <= queue.depth
 
     def _excludes(self, put_back: Any) -> Any:
         """Whether a write leaves no room for a read in the same request."""
@@ -265,10 +376,10 @@ class ModifyingChannel(_Channel):
 
     def _watch_keys(self, m: Module, enter: Any, leave: Any) -> Any:
         """Return whether no word of the operation's key waits to be written back."""
-        slots = [Signal(self.queues.slot, name=f"slot_{k}") for k in range(self.PENDING)]
-        waiting = Signal(self.PENDING)
-        newest = Signal(range(self.PENDING))
-        oldest = Signal(range(self.PENDING))
+        slots = [Signal(self.queues.slot, name=f"slot_{k}") for k in range(self.level.pending)]
+        waiting = Signal(self.level.pending)
+        newest = Signal(range(self.level.pending))
+        oldest = Signal(range(self.level.pending))
         for k, slot in enumerate(slots):
             with m.If(leave & (oldest == k)):
                 m.d.sync += waiting[k].eq(0)
@@ -279,20 +390,27 @@ class ModifyingChannel(_Channel):
             here & (slot == self.i.p.slot) for here, slot in zip(waiting, slots, strict=True)
         ).any()
 
-    def _sort_answers(self, m: Module, kinds: Queue, response: Any, put_back: Any) -> Any:
-        """Deliver the words of runs; return whether the next word is one to be changed."""
-        first = Signal()
+    def _sort_answers(self, m: Module, kinds: Queue, words: Queue, olds: Queue) -> None:
+        """Tell words of runs, which are delivered, from words that are to be changed.
+
+        A run may have to wait for another channel, and what is to be changed does not wait with it.
+        """
+        response = self.port.response
+        is_old = kinds.o.payload[0]
         count = kinds.o.payload[1:]
         seen = Signal.like(count)
         last = Signal()
         m.d.comb += [
-            first.eq(kinds.o.valid & kinds.o.payload[0] & response.valid),
             last.eq(seen + 1 == count),
-            self.o.valid.eq(kinds.o.valid & ~kinds.o.payload[0] & response.valid),
-            self.o.payload.eq(response.payload),
-            response.ready.eq(put_back | (kinds.o.valid & ~kinds.o.payload[0] & self.o.ready)),
-            kinds.o.ready.eq(response.valid & response.ready & last),
+            words.i.valid.eq(response.valid & ~is_old),
+            olds.i.valid.eq(response.valid & is_old),
+            words.i.payload.eq(response.payload),
+            olds.i.payload.eq(response.payload),
+            response.ready.eq(1),  # there is room, and its kind is known
+            kinds.o.ready.eq(response.valid & last),
+            self.o.valid.eq(words.o.valid),
+            self.o.payload.eq(words.o.payload),
+            words.o.ready.eq(self.o.ready),
         ]
-        with m.If(response.valid & response.ready):
+        with m.If(response.valid):
             m.d.sync += seen.eq(Mux(last, 0, seen + 1))
-        return first

@@ -9,25 +9,30 @@ from amaranth.lib.wiring import In, Out
 from ..stream import Queue
 from .levels import Queues, window_layout
 
-__all__ = ["Collector", "Packer", "order_layout", "part_of_window"]
+__all__ = ["Collector", "Packer", "count_layout", "order_layout", "part_of_window"]
 
 
-def order_layout(queues: Queues) -> data.StructLayout:
+def order_layout(queues: Queues, newest: bool = True) -> data.StructLayout:
     """What the collector must know of a window: the levels that it lies in, and its newest value.
 
-    The levels are numbered from the oldest values to the newest, the last level first.
+    The levels are numbered from the oldest values to the newest, the last level first. Where no
+    value is inserted by what reads, there is no ``newest``.
     """
-    return data.StructLayout(
-        {"levels": len(queues.levels), "count": queues.count, "newest": queues.width}
-    )
+    layout = {"levels": len(queues.levels), "count": queues.count}
+    return data.StructLayout(layout | ({"newest": queues.width} if newest else {}))
 
 
-def part_of_window(queues: Queues) -> data.StructLayout:
+def part_of_window(queues: Queues, newest: bool = True) -> data.StructLayout:
     """What the kernels get at once: values in the order of arrival, the newest in a lane above.
 
     ``count`` is how many values the whole window has.
     """
-    layout = window_layout(queues.width, queues.lanes + 1)
+    return count_layout(queues.width, queues.lanes + newest, queues)
+
+
+def count_layout(width: int, lanes: int, queues: Queues) -> data.StructLayout:
+    """Such a part, of values of ``width`` bits."""
+    layout = window_layout(width, lanes)
     return data.StructLayout({**{name: f.shape for name, f in layout}, "count": queues.count})
 
 
@@ -100,47 +105,58 @@ class Collector(wiring.Component):
     Parameters
     ----------
     queues : Queues
+    newest : bool
+        A window has a newest value besides those of the levels.
 
     Members
     -------
-    i_order : In(stream.Signature(order_layout(queues)))
-        Once for each window.
+    i_order : In(stream.Signature(order_layout(queues, newest)))
+        Once for each window; without a newest value it lies in one level at least.
     i : In(stream.Signature(queues.window(level))), one for each level, as ``i_<level>``
-    o : Out(stream.Signature(part_of_window(queues)))
+    o : Out(stream.Signature(part_of_window(queues, newest)))
     """
 
     i_order: stream.Interface
     o: stream.Interface
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: Queues, *, newest: bool = True) -> None:
         self.queues = queues
+        self.newest = newest
         super().__init__(
             {
-                "i_order": In(stream.Signature(order_layout(queues))),
+                "i_order": In(stream.Signature(order_layout(queues, newest))),
                 **{
                     f"i_{level}": In(stream.Signature(queues.window(level)))
                     for level in range(len(queues.levels))
                 },
-                "o": Out(stream.Signature(part_of_window(queues))),
+                "o": Out(stream.Signature(part_of_window(queues, newest))),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes = self.queues.lanes
+        last = len(self.queues.levels) - 1
         packed: list[stream.Interface] = []
         for level in reversed(range(len(self.queues.levels))):
             word = self.queues.levels[level].word
             packer = Packer(self.queues.width, lanes=word, wide=lanes)
             m.submodules[f"packer_{level}"] = packer
             wiring.connect(m, wiring.flipped(getattr(self, f"i_{level}")), packer.i)
-            packed.append(packer.o)
+            if level == last:
+                packed.append(packer.o)
+                continue
+            # All of a window, so that it is packed while words of slower levels are delivered.
+            depth = max(2, self.queues.levels[level].values // lanes)
+            m.submodules[f"packed_{level}"] = queue = Queue(packer.o.payload.shape(), depth=depth)
+            wiring.connect(m, packer.o, queue.i)
+            packed.append(queue.o)
         self._deliver(m, packed)
         return m
 
     def _deliver(self, m: Module, packed: Sequence[stream.Interface]) -> None:
         order = self.i_order.p
-        m.submodules.queue = queue = Queue(part_of_window(self.queues), depth=2)
+        m.submodules.queue = queue = Queue(self.o.payload.shape(), depth=2)
         wiring.connect(m, queue.o, wiring.flipped(self.o))
         gone = Signal(len(packed))  # levels of which all has been sent
         left = Signal(len(packed))
@@ -164,8 +180,9 @@ class Collector(wiring.Component):
             out.p.last.eq(final),
             out.p.count.eq(order.count),
             out.p.mask.eq(Cat(chosen.mask & (left != 0).replicate(self.queues.lanes), final)),
-            out.p.values[-1].eq(order.newest),
         ]
+        if self.newest:
+            m.d.comb += out.p.values[-1].eq(order.newest)
         for lane in range(self.queues.lanes):
             m.d.comb += out.p.values[lane].eq(chosen.values[lane])
         for k, each in enumerate(packed):

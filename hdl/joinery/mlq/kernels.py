@@ -69,6 +69,11 @@ class Kernel(wiring.Component):
     def result_shape(cls, shape: Shape, rows: int) -> Shape:
         """The shape of the result for windows of at most ``rows`` values."""
 
+    @classmethod
+    def latency(cls, shape: Shape, *, lanes: int, parts: int) -> int:
+        """Cycles from the first part of a window to its result, if one comes after the other."""
+        return parts + lanes.bit_length()
+
 
 class Fold(Kernel):
     """A kernel that joins values two by two, in any order: a tree, and a sum of what it gives.

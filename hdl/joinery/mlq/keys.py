@@ -12,13 +12,13 @@ from operator import xor
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, enum, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .levels import Queues, require_power
 from .pointers import PointerStep, move_layout, pointers_layout
 
-__all__ = ["KeyTable", "check_table", "hash_key", "tuple_layout"]
+__all__ = ["Ask", "KeyTable", "SlotTable", "check_table", "hash_key", "tuple_layout"]
 
 STAMP_BITS = 32
 """Bits of the number of the tuple that used a key last; who was used longest ago is known among
@@ -28,6 +28,17 @@ keys used within so many tuples."""
 def tuple_layout(key_width: int, width: int) -> data.StructLayout:
     """A tuple, or the end of the input."""
     return data.StructLayout({"end": 1, "key": key_width, "value": width})
+
+
+class Ask(enum.Enum, shape=2):  # type: ignore[call-arg] # the shape is Amaranth's
+    """What a ``SlotTable`` is asked."""
+
+    INSERT = 0
+    """Insert the value of a key."""
+    READ = 1
+    """Read all values of a slot, and give up none."""
+    DROP = 2
+    """Give up the oldest values of a slot, and read none."""
 
 
 def hash_key(key: Any, *, way: int, bits: int, key_width: int) -> Any:
@@ -77,11 +88,15 @@ class KeyTable(wiring.Component):
     -------
     i : In(stream.Signature(tuple_layout(key_width, width)))
     o : Out(stream.Signature(self.step))
-        For each tuple its key, its value, the slot of the key, and its move; with ``evicted``, the
-        key whose place it took, and how many values that had.
+        For each tuple its key, its value, the slot of the key, its move, and ``at``, its number
+        from 0 on since reset or the end; with ``evicted``, the key whose place it took, and how
+        many values that had.
     rows, slide : In(queues.count)
         WS and WA; they must not change between the first tuple and the end.
     """
+
+    READS_NEWEST = True
+    """Whether what is read has the value that is inserted by the same step."""
 
     i: stream.Interface
     o: stream.Interface
@@ -95,7 +110,7 @@ class KeyTable(wiring.Component):
         self.ways = ways
         self.depth = queues.slots // ways
         self.bits = self.depth.bit_length() - 1
-        self.tuple = tuple_layout(key_width, queues.width)
+        self.tuple = self._request_layout()
         self.entry = data.StructLayout(
             {
                 "valid": 1,
@@ -104,16 +119,7 @@ class KeyTable(wiring.Component):
                 "pointers": pointers_layout(queues),
             }
         )
-        self.step = data.StructLayout(
-            {
-                **{name: field.shape for name, field in self.tuple},
-                "slot": queues.slot,
-                "move": move_layout(queues),
-                "evicted": 1,
-                "evicted_key": key_width,
-                "evicted_count": queues.count,
-            }
-        )
+        self.step = self._step_layout()
         self.memories: list[memory.Memory] = [
             memory.Memory(shape=self.entry, depth=self.depth, init=[]) for _ in range(ways)
         ]
@@ -121,15 +127,49 @@ class KeyTable(wiring.Component):
             {
                 "i": In(stream.Signature(self.tuple)),
                 "o": Out(stream.Signature(self.step)),
-                "rows": In(queues.count),
-                "slide": In(queues.count),
+                **self._more_members(),
             }
         )
+
+    def _request_layout(self) -> data.StructLayout:
+        return tuple_layout(self.key_width, self.queues.width)
+
+    def _step_layout(self) -> data.StructLayout:
+        layout = tuple_layout(self.key_width, self.queues.width)
+        return data.StructLayout(
+            {
+                **{name: field.shape for name, field in layout},
+                "slot": self.queues.slot,
+                "move": move_layout(self.queues),
+                "evicted": 1,
+                "evicted_key": self.key_width,
+                "evicted_count": self.queues.count,
+                "at": STAMP_BITS,
+            }
+        )
+
+    def _more_members(self) -> dict[str, Any]:
+        return {"rows": In(self.queues.count), "slide": In(self.queues.count)}
+
+    def _by_slot(self, request: Any) -> tuple[Any, Any]:
+        """Return whether ``request`` names a slot, and which."""
+        return Const(0), Const(0, self.queues.slot)
+
+    def _decide(self, m: Module, step: PointerStep, request: Any, before: Any) -> None:
+        """Say what is to be done with the pointers of the key, ``step.before``.
+
+        ``before`` is the entry as it was, maybe of another key.
+        """
+        complete = step.before.count + 1 == self.rows
+        m.d.comb += [
+            step.insert.eq(1),
+            step.aggregate.eq(complete),
+            step.evict.eq(Mux(complete, self.slide, 0)),
+        ]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.step = step = PointerStep(self.queues)
-        m.d.comb += [step.rows.eq(self.rows), step.slide.eq(self.slide)]
         clearing = Signal(init=1)
         clear_place = Signal(range(self.depth))
         ending = Signal()
@@ -139,10 +179,12 @@ class KeyTable(wiring.Component):
 
         # Three steps: the places are read, one of them is chosen, it is changed and written back.
         looking, choosing = Signal(), Signal()
+        wanted_number, chosen_number = Signal(STAMP_BITS), Signal(STAMP_BITS)
         wanted: Any = Signal(self.tuple)
         chosen: Any = Signal(self.tuple)
         entry: Any = Signal(self.entry)
-        victim: Any = Signal(self.entry)
+        before: Any = Signal(self.entry)  # what was there, of whatever key
+        evicts = Signal()
         changed: Any = Signal(self.entry)
         way = Signal(range(self.ways))
         place = Signal(range(self.depth))
@@ -151,32 +193,50 @@ class KeyTable(wiring.Component):
             m.d.sync += [
                 looking.eq(self.i.valid & self.i.ready),
                 wanted.eq(self.i.payload),
+                wanted_number.eq(number),
                 choosing.eq(looking),
                 chosen.eq(wanted),
+                chosen_number.eq(wanted_number),
             ]
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [ending.eq(self.i.p.end), number.eq(number + 1)]
+            m.d.sync += [ending.eq(self.i.p.end), number.eq(Mux(self.i.p.end, 0, number + 1))]
 
         write_back = Signal()
+        by_slot, _ = self._by_slot(chosen)
         m.d.comb += [
             write_back.eq(choosing & self.o.ready & ~chosen.end),
             step.before.eq(entry.pointers),
-            changed.eq(Cat(Const(1, 1), chosen.key, number, step.after)),
+            self.o.p.at.eq(chosen_number),
+            changed.valid.eq(1),
+            changed.key.eq(Mux(by_slot, before.key, chosen.key)),
+            changed.used.eq(Mux(by_slot, before.used, chosen_number)),
+            changed.pointers.eq(step.after),
         ]
+        self._decide(m, step, chosen, before)
         found = self._read_places(
             m, go, wanted, write_back, way, place, changed, clearing, clear_place
         )
-        picked, hit = self._choose(m, found, wanted.key, number)
-        places = Array(self._hash(wanted.key, w) for w in range(self.ways))
+        picked, hit = self._choose(m, found, wanted, number)
+        places = Array(self._address(wanted, w) for w in range(self.ways))
         with m.If(go):
             m.d.sync += [
                 way.eq(picked),
                 place.eq(places[picked]),
-                victim.eq(Array(found)[picked]),
+                before.eq(Array(found)[picked]),
                 entry.eq(Mux(hit, Value.cast(Array(found)[picked]), 0)),
-                victim.valid.eq(Array(found)[picked].valid & ~hit & ~wanted.end),
+                evicts.eq(Array(found)[picked].valid & ~hit & ~wanted.end),
             ]
-        self._offer(m, chosen, choosing, step, victim, Cat(place, way))
+        m.d.comb += [
+            self.o.valid.eq(choosing),
+            self.o.p.end.eq(chosen.end),
+            self.o.p.key.eq(changed.key),
+            self.o.p.value.eq(chosen.value),
+            self.o.p.slot.eq(Cat(place, way)),
+            self.o.p.move.eq(step.move),
+            self.o.p.evicted.eq(evicts & (before.pointers.count != 0)),
+            self.o.p.evicted_key.eq(before.key),
+            self.o.p.evicted_count.eq(before.pointers.count),
+        ]
 
         with m.If(choosing & self.o.ready & chosen.end):
             m.d.sync += clearing.eq(1)
@@ -186,8 +246,11 @@ class KeyTable(wiring.Component):
                 m.d.sync += [clearing.eq(0), clear_place.eq(0)]
         return m
 
-    def _hash(self, key: Any, way: int) -> Any:
-        return hash_key(key, way=way, bits=self.bits, key_width=self.key_width)
+    def _address(self, request: Any, way: int) -> Any:
+        """Where to look in a memory."""
+        by_slot, slot = self._by_slot(request)
+        hashed = hash_key(request.key, way=way, bits=self.bits, key_width=self.key_width)
+        return Mux(by_slot, slot[: self.bits], hashed)
 
     def _read_places(
         self, m: Module, go: Any, wanted: Any, write_back: Any, way: Any, place: Any, changed: Any,
@@ -202,19 +265,21 @@ class KeyTable(wiring.Component):
             mine = way == w
             current: Any = Signal(self.entry, name=f"found_{w}")
             m.d.comb += [
-                read.addr.eq(self._hash(self.i.p.key, w)),
+                read.addr.eq(self._address(self.i.p, w)),
                 read.en.eq(go),
                 write.addr.eq(Mux(clearing, clear_place, place)),
                 write.data.eq(Mux(clearing, 0, Value.cast(changed))),
                 write.en.eq(clearing | (write_back & mine)),
             ]
-            ahead = write_back & mine & (place == self._hash(wanted.key, w))
+            ahead = write_back & mine & (place == self._address(wanted, w))
             m.d.comb += current.eq(Mux(ahead, Value.cast(changed), Value.cast(read.data)))
             found.append(current)
         return found
 
-    def _choose(self, m: Module, found: list[Any], key: Any, number: Any) -> tuple[Any, Any]:
+    def _choose(self, m: Module, found: list[Any], wanted: Any, number: Any) -> tuple[Any, Any]:
         """Return the way to use, and whether the key is there."""
+        key = wanted.key
+        by_slot, slot = self._by_slot(wanted)
         picked = Signal(range(self.ways))
         hits = Signal(self.ways)
         free = Signal(self.ways)
@@ -240,19 +305,51 @@ class KeyTable(wiring.Component):
         for w in range(self.ways):
             with m.If(hits[w]):
                 m.d.comb += picked.eq(w)
-        return picked, hits.any()
+        with m.If(by_slot):
+            m.d.comb += picked.eq(slot[self.bits :])
+        return picked, hits.any() | by_slot
 
-    def _offer(
-        self, m: Module, chosen: Any, choosing: Any, step: Any, victim: Any, slot: Any
-    ) -> None:
+
+class SlotTable(KeyTable):
+    """A key table for windows that end by time: it inserts, and is told by slot what else to do.
+
+    Latency and throughput are those of ``KeyTable``, and its parameters.
+
+    Members
+    -------
+    i : In(stream.Signature(self.tuple))
+        ``ask`` says what to do: ``INSERT`` with ``key`` and ``value``; ``READ`` with ``slot``;
+        ``DROP`` with ``slot`` and ``number``, no more than there are.
+    o : Out(stream.Signature(self.step))
+        As of ``KeyTable``; and ``fresh`` if the slot had no values and has one now, ``overflow`` if
+        the queue of the key was full, so that the value is lost.
+    """
+
+    READS_NEWEST = False
+
+    def _request_layout(self) -> data.StructLayout:
+        layout = tuple_layout(self.key_width, self.queues.width)
+        more = {"ask": Ask, "slot": self.queues.slot, "number": self.queues.count}
+        return data.StructLayout({**{name: field.shape for name, field in layout}, **more})
+
+    def _more_members(self) -> dict[str, Any]:
+        return {}
+
+    def _step_layout(self) -> data.StructLayout:
+        layout = super()._step_layout()
+        more = {"fresh": 1, "overflow": 1}
+        return data.StructLayout({**{name: field.shape for name, field in layout}, **more})
+
+    def _by_slot(self, request: Any) -> tuple[Any, Any]:
+        return request.ask != Ask.INSERT, request.slot
+
+    def _decide(self, m: Module, step: PointerStep, request: Any, before: Any) -> None:
+        inserts = ~request.end & (request.ask == Ask.INSERT)
+        full = step.before.count == self.queues.rows
         m.d.comb += [
-            self.o.valid.eq(choosing),
-            self.o.p.end.eq(chosen.end),
-            self.o.p.key.eq(chosen.key),
-            self.o.p.value.eq(chosen.value),
-            self.o.p.slot.eq(slot),
-            self.o.p.move.eq(step.move),
-            self.o.p.evicted.eq(victim.valid & (victim.pointers.count != 0)),
-            self.o.p.evicted_key.eq(victim.key),
-            self.o.p.evicted_count.eq(victim.pointers.count),
+            step.insert.eq(inserts & ~full),
+            step.aggregate.eq(~request.end & (request.ask == Ask.READ)),
+            step.evict.eq(Mux(request.ask == Ask.DROP, request.number, 0)),
+            self.o.p.fresh.eq(inserts & (before.pointers.count == 0)),
+            self.o.p.overflow.eq(inserts & full),
         ]

@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..stream import Fork, Queue
-from .channel import Channel, ModifyingChannel, channel_operation, word_write
+from .channel import Channel, DuplexChannel, ModifyingChannel, channel_operation, word_write
 from .levels import Queues
 from .ports import MemoryPort
 
@@ -253,8 +253,11 @@ class MemoryLevel(wiring.Component):
 
         # Channels that write back are busy by turns: each must have enough to do meanwhile.
         modifies = queues.reads_first(level)
-        kind = ModifyingChannel if modifies else Channel
-        ahead = 2 * ModifyingChannel.PENDING if modifies else self.depth
+        # Where a request is a burst, it is the memory that overlaps nothing.
+        side_by_side = self.shape.duplex and self.shape.burst == 1
+        plain = DuplexChannel if side_by_side else Channel
+        kind = ModifyingChannel if modifies else plain
+        ahead = max(self.depth, ModifyingChannel.AHEAD) if modifies else self.depth
         for k in range(channels):
             m.submodules[f"channel_{k}"] = channel = kind(queues, level=level)
             m.submodules[f"operations_{k}"] = waiting = Queue(
@@ -303,6 +306,12 @@ class MemoryLevel(wiring.Component):
             line = (first + ahead) // channels
             return Mux(line >= shape.stride, line - shape.stride, line), count
 
+        # What is wanted of the run's last word, where that is ours.
+        last = (operation.first + operation.words - 1 + operation.slot) % channels
+        ours = ~operation.flush & (last == channel)
+        until = operation.until - (operation.words - 1) * shape.word
+        wanted = Cat(~ours | (lane < until) for lane in range(shape.word))
+
         block_words = max(1, queues.block(self.level) // shape.word)
         first, count = part(operation.first, operation.words)
         write_first, writes = part(operation.position // shape.word, Const(block_words))
@@ -310,6 +319,7 @@ class MemoryLevel(wiring.Component):
             share.slot.eq(operation.slot),
             share.first.eq(first),
             share.count.eq(count),
+            share.wanted.eq(wanted),
             share.write_first.eq(write_first),
             share.writes.eq(Mux(operation.write, writes, 0)),
         ]

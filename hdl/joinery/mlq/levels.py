@@ -40,6 +40,9 @@ class Level:
         Words that one request reads at most.
     duplex : bool
         A request may read and write at once.
+    pending : int
+        Words that may wait to be changed and written back, in each channel: as many as the memory
+        is kept busy by. With more, keys more often find a word of theirs among them, and wait.
     """
 
     values: int
@@ -48,9 +51,10 @@ class Level:
     channels: int = 1
     burst: int = 1
     duplex: bool = False
+    pending: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("word", "granule", "channels"):
+        for name in ("word", "granule", "channels", "pending"):
             require_power(f"Level {name}", getattr(self, name))
         for name in ("values", "burst"):
             value = getattr(self, name)
@@ -131,6 +135,12 @@ class Queues:
     def lanes(self) -> int:
         """Values that the kernels take at once, besides the newest."""
         return self.last.word
+
+    @cached_property
+    def parts(self) -> int:
+        """Parts in which a window comes to the kernels, at most."""
+        below = sum(-(-level.values // self.lanes) for level in self.levels[:-1])
+        return below + self.last.words + 1
 
     def block(self, level: int) -> int:
         """Return the values that enter a level at once."""

@@ -174,6 +174,10 @@ class Median(Kernel):
     def result_shape(cls, shape: Shape, rows: int) -> Shape:
         return Shape(shape.width + 1, shape.signed)
 
+    @classmethod
+    def latency(cls, shape: Shape, *, lanes: int, parts: int) -> int:
+        return -(-shape.width // DIGIT) * (parts + 3)
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         digits = -(-self.shape.width // DIGIT)

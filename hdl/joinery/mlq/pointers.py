@@ -1,8 +1,8 @@
-"""What one tuple does to the pointers of its key: the rules of the paper's figure 4.
+"""What one step does to the pointers of its key: the rules of the paper's figure 4.
 
-Every level but the last that is full moves its block to the next one; the value enters level 1;
-when the window is complete, it is read as it was before the moves, and the oldest values are given
-up by moving read pointers on. An emptied level starts again at its first place.
+When a value is inserted, every level but the last that is full moves its block to the next one, and
+the value enters level 1; to aggregate, all is read as it was before the moves; the oldest values
+are given up by moving read pointers on. An emptied level starts again at its first place.
 """
 
 from typing import Any
@@ -29,8 +29,9 @@ def pointers_layout(queues: Queues) -> data.StructLayout:
 
 
 def move_layout(queues: Queues) -> data.StructLayout:
-    """What a tuple causes in each level.
+    """What a step causes in each level.
 
+    ``count`` is how many values there are before anything is given up, the inserted one included.
     Before the move, ``held`` values begin at ``read``. A block moves out with ``flush``; one moves
     in at ``position`` with ``write``.
     """
@@ -53,7 +54,7 @@ def move_layout(queues: Queues) -> data.StructLayout:
 
 
 class PointerStep(wiring.Component):
-    """Work out the pointers after one more tuple, and what is to be done. Combinational.
+    """Work out the pointers after one step, and what is to be done. Combinational.
 
     Parameters
     ----------
@@ -61,15 +62,20 @@ class PointerStep(wiring.Component):
 
     Members
     -------
-    rows, slide : In(queues.count)
-        WS and WA.
+    insert : In(1)
+        A value comes; there must be fewer than ``rows`` of them.
+    aggregate : In(1)
+        Read all values, the inserted one included.
+    evict : In(queues.count)
+        How many of the oldest values are given up, the inserted one included.
     before : In(pointers_layout(queues))
     after : Out(pointers_layout(queues))
     move : Out(move_layout(queues))
     """
 
-    rows: Signal
-    slide: Signal
+    insert: Signal
+    aggregate: Signal
+    evict: Signal
     before: Any
     after: Any
     move: Any
@@ -79,8 +85,9 @@ class PointerStep(wiring.Component):
         pointers = pointers_layout(queues)
         super().__init__(
             {
-                "rows": In(queues.count),
-                "slide": In(queues.count),
+                "insert": In(1),
+                "aggregate": In(1),
+                "evict": In(queues.count),
                 "before": In(pointers),
                 "after": Out(pointers),
                 "move": Out(move_layout(queues)),
@@ -91,13 +98,11 @@ class PointerStep(wiring.Component):
         m = Module()
         levels = self.queues.levels
         last = len(levels) - 1
-        count = Signal(range(self.queues.rows + 2))
-        aggregate = Signal()
+        count = Signal(self.queues.count)
         m.d.comb += [
-            count.eq(self.before.count + 1),
-            aggregate.eq(count == self.rows),
-            self.after.count.eq(count - Mux(aggregate, self.slide, 0)),
-            self.move.aggregate.eq(aggregate),
+            count.eq(self.before.count + self.insert),
+            self.after.count.eq(count - self.evict),
+            self.move.aggregate.eq(self.aggregate),
             self.move.count.eq(count),
         ]
 
@@ -106,7 +111,14 @@ class PointerStep(wiring.Component):
             values = levels[level].values
             return Mux(place >= values, place - values, place) if level == last else place
 
-        to_evict: Any = Mux(aggregate, self.slide, 0)
+        # The pointers of a last level that is full are equal, as those of an empty one.
+        # What the others hold is worked out anew: read from ``move``, of which this becomes a part,
+        # it would look like a loop to tools that take a vector as a whole.
+        lower = [f"level_{k}" for k in range(last)]
+        read_of_lower = sum(self.before.read[name] for name in lower)
+        in_last = self.before.count + read_of_lower - sum(self.before.write[name] for name in lower)
+
+        to_evict: Any = self.evict
         for k in range(last, -1, -1):
             name = f"level_{k}"
             move = self.move.levels[name]
@@ -123,9 +135,9 @@ class PointerStep(wiring.Component):
             empties = Signal(name=f"empties_{k}")
             m.d.comb += [
                 move.read.eq(read),
-                move.held.eq(write - read + (Mux(write < read, values, 0) if k == last else 0)),
-                move.flush.eq((write == values) if k != last else 0),
-                move.write.eq(self.move.levels[f"level_{k - 1}"].flush if k else 1),
+                move.held.eq(in_last if k == last else write - read),
+                move.flush.eq(self.insert & (write == values) if k != last else 0),
+                move.write.eq(self.move.levels[f"level_{k - 1}"].flush if k else self.insert),
                 move.position.eq(place),
                 head.eq(Mux(move.flush, 0, read)),
                 place.eq(Mux(move.flush, 0, write)),

@@ -1,10 +1,13 @@
 """The native memory port: what stands between a level and the memory that it is made of."""
 
-from amaranth.hdl import unsigned
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Module, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["MemoryPort"]
+__all__ = ["MemoryChannel", "MemoryPort", "pass_on"]
 
 
 class MemoryPort(wiring.Signature):
@@ -59,3 +62,30 @@ class MemoryPort(wiring.Signature):
                 "data": self.word * self.width,
             }
         )
+
+
+@dataclass(frozen=True)
+class MemoryChannel:
+    """A channel of a level whose memory is not part of the engine, but at its ports.
+
+    ``name`` is that of the memory, ``number`` that of the channel within the level. Where it is
+    ``duplex``, a request may read and write at once.
+    """
+
+    name: str
+    level: int
+    number: int
+    port: MemoryPort
+    duplex: bool
+
+
+def pass_on(m: Module, inner: Any, outer: Any, *, omit: tuple[str, ...] = ("i",)) -> None:
+    """Connect all members of ``inner`` to those of ``outer`` with the same names, but ``omit``."""
+    for name, member in inner.signature.members.items():
+        if name in omit:
+            continue
+        pairs = [(getattr(inner, name), getattr(outer, name))]
+        if member.dimensions:
+            pairs = list(zip(*pairs[0], strict=True))
+        for mine, other in pairs:
+            wiring.connect(m, mine, wiring.flipped(other))

@@ -1,17 +1,14 @@
 """Multi-level queues: tuples in, the windows of their keys out, value by value, in order."""
 
-from typing import Any
-
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
-from ..stream import Buffer, Queue
-from .collector import Collector, part_of_window
-from .commands import CommandGenerator, eviction_layout, tag_layout
-from .keys import KeyTable, check_table
-from .level import MemoryLevel
+from ..stream import Buffer
+from .keys import KeyTable
 from .levels import Queues
+from .ports import pass_on
+from .storage import Storage, check_storage
 
 __all__ = ["MultiLevelQueue"]
 
@@ -58,28 +55,18 @@ class MultiLevelQueue(wiring.Component):
     slide: Signal
 
     def __init__(self, queues: Queues, *, key_width: int, ways: int = 4, depth: int = 16) -> None:
-        if not isinstance(depth, int) or depth < 2:
-            raise ValueError(f"Queue depth must be an integer of at least 2, not {depth!r}")
-        check_table(queues, key_width, ways)
+        check_storage(queues, key_width, ways, depth)
         self.queues = queues
-        self.depth = depth
         self.key_width = key_width
         self.table = KeyTable(queues, key_width=key_width, ways=ways)
-        self.levels = [MemoryLevel(queues, level=k, depth=depth) for k in range(len(queues.levels))]
+        self.storage = Storage(self.table, depth=depth)
+        outputs = self.storage.signature.members
         super().__init__(
             {
                 "i": In(stream.Signature(self.table.tuple)),
-                "o": Out(stream.Signature(part_of_window(queues))),
-                "o_tag": Out(stream.Signature(tag_layout(queues, key_width))),
-                "o_evicted": Out(stream.Signature(eviction_layout(queues, key_width))),
                 "rows": In(queues.count, init=queues.rows),  # type: ignore[call-arg] # the stubs know it as reset
                 "slide": In(queues.count, init=queues.rows),  # type: ignore[call-arg]
-                **{
-                    f"ports_{k}": Out(level.signature.members["ports"].signature).array(
-                        level.shape.channels
-                    )
-                    for k, level in enumerate(self.levels)
-                },
+                **{name: outputs[name] for name in outputs if name != "i"},
             }
         )
 
@@ -87,31 +74,10 @@ class MultiLevelQueue(wiring.Component):
         m = Module()
         m.submodules.table = table = self.table
         m.submodules.steps = steps = Buffer(table.step)
-        m.submodules.commands = commands = CommandGenerator(table)
-        m.submodules.collector = collector = Collector(self.queues)
+        m.submodules.storage = storage = self.storage
         wiring.connect(m, wiring.flipped(self.i), table.i)
         wiring.connect(m, table.o, steps.i)
-        wiring.connect(m, steps.o, commands.i)
+        wiring.connect(m, steps.o, storage.i)
         m.d.comb += [table.rows.eq(self.rows), table.slide.eq(self.slide)]
-
-        def queue(source: Any, target: Any, name: str, depth: int) -> None:
-            m.submodules[name] = between = Queue(source.payload.shape(), depth=depth)
-            wiring.connect(m, source, between.i)
-            wiring.connect(m, between.o, target)
-
-        blocks = commands.o_value
-        for k, level in enumerate(self.levels):
-            m.submodules[f"level_{k}"] = level
-            queue(getattr(commands, f"o_level_{k}"), level.i, f"operations_{k}", self.depth)
-            if k == 0:
-                queue(blocks, level.i_block, "values", 2 * self.depth)
-            else:
-                wiring.connect(m, self.levels[k - 1].o_block, level.i_block)
-            wiring.connect(m, level.o_window, getattr(collector, f"i_{k}"))
-            for port, outer in zip(level.ports, getattr(self, f"ports_{k}"), strict=True):
-                wiring.connect(m, port, wiring.flipped(outer))
-        queue(commands.o_order, collector.i_order, "orders", 2 * self.depth)
-        queue(commands.o_tag, wiring.flipped(self.o_tag), "tags", 4 * self.depth)
-        queue(commands.o_evicted, wiring.flipped(self.o_evicted), "evicted", 2)
-        wiring.connect(m, collector.o, wiring.flipped(self.o))
+        pass_on(m, storage, self)
         return m

@@ -13,13 +13,13 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
-from ..aggregate import AggregateEngine, PaneQuery, PaneStream
+from ..aggregate import PaneEngine, PaneQuery, PaneStream
+from ..number import chunk_products
+from ..pipe import delayed
 from ..stream import Queue
 from .extreme import ExtremeWindow
 from .front import PaneFront
 from .keys import KeyTable
-from .number import chunk_products
-from .pipe import delayed
 from .places import PanePlaces
 from .plan import TAG_BITS, PanePlan, slots_for
 from .planner import PanePlanner
@@ -33,7 +33,7 @@ from .window import AdditiveWindow
 __all__ = ["PaneAggregation"]
 
 
-class PaneAggregation(AggregateEngine):
+class PaneAggregation(PaneEngine):
     """Aggregate sliding time windows by panes.
 
     Latency: ``predicted["cycles"]["latency"]``: with one lane and no keys 7 for count, sum and avg,
@@ -43,7 +43,7 @@ class PaneAggregation(AggregateEngine):
     Parameters
     ----------
     pane_stream, queries, lanes, sum_rows
-        As for `AggregateEngine`.
+        As for `PaneEngine`.
     slots : int
         Panes that may be open or wait at a time; a power of two. By default what SLACK needs, and
         room for a backlog (`slots_for`).
@@ -123,7 +123,7 @@ class PaneAggregation(AggregateEngine):
     @property
     def close_delay(self) -> int:
         """Cycles by which panes are closed later than the tuples before are on their way."""
-        return int(self.lanes > 1) + (KeyTable.LATENCY if self.pane_stream.keys else 0)
+        return int(self.lanes > 1) + (KeyTable.LATENCY if self.source.keys else 0)
 
     @property
     def predicted(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class PaneAggregation(AggregateEngine):
         self._busy: list[Signal] = []
         go, united = Signal(), Signal(step_layout(self.plan, self.keys))
         stores = self._store(m, walker, go)
-        if self.pane_stream.keys:
+        if self.source.keys:
             self._put_by_key(m, front, places, stores[0], room)
         else:
             for k, store in enumerate(stores):
@@ -296,7 +296,7 @@ class PaneAggregation(AggregateEngine):
         self, m: Module, front: PaneFront, places: PanePlaces, store: PaneStore, room: Signal
     ) -> None:
         """Find the key's number first, and then put the tuple."""
-        table = KeyTable(self.pane_stream.key, keys=self.most_keys, places=self.keys)
+        table = KeyTable(self.source.key, keys=self.most_keys, places=self.keys)
         m.submodules.keys = self._table = table
         place = delayed(m, places.places[0], table.LATENCY, 1, "place")
         arguments = delayed(m, front.arguments[0], table.LATENCY, 1, "arguments")
@@ -350,7 +350,7 @@ class PaneAggregation(AggregateEngine):
             name: delayed(m, united[name], self.window_latency, go, f"{name}_done")
             for name in ("valid", "end", "ends")
         }
-        if self.pane_stream.keys:
+        if self.source.keys:
             m.d.comb += self._table.read.eq(
                 delayed(m, united.key, self.window_latency, go, "key_done")
             )
@@ -364,7 +364,7 @@ class PaneAggregation(AggregateEngine):
             rows.append(ends & (count != 0) & fits)
             too_many.append(ends & ~fits)
             m.d.comb += [out.rows[k].valid.eq(rows[-1]), row.end_time.eq(end_time)]
-            if self.pane_stream.keys:
+            if self.source.keys:
                 m.d.comb += row.key.eq(self._table.value)
             for each in query.aggregates:
                 if each.function == "avg":

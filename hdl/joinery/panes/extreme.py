@@ -18,7 +18,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 
-from .pipe import KeyedRegister
+from ..pipe import KeyedRegister
 from .terms import PaneTerms, Term
 from .window import window_members
 

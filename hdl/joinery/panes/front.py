@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..aggregate import PaneStream
 from ..expr import ExprPipeline, pipeline_latency
-from .number import Divider, SettableDivider
-from .pipe import delayed
+from ..number import Divider, SettableDivider
+from ..pipe import delayed
 from .plan import PanePlan
 from .store import argument_layout
 from .terms import PaneTerms

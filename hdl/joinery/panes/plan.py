@@ -162,7 +162,7 @@ class PanePlan:
     def shift(self) -> int:
         """Bits after the point of reciprocals: with so many, those of all lengths are exact.
 
-        See `joinery.panes.number`: as e < d, 0 <= x e + d A < 2^s for every x where A = -low and
+        See `joinery.number`: as e < d, 0 <= x e + d A < 2^s for every x where A = -low and
         2^s is at least the number of all x times the largest d.
         """
         assert self.settings is not None

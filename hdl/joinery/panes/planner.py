@@ -2,7 +2,7 @@
 
 One divider, a bit per cycle, computes all of them in turn: the greatest common divisor by Euclid's
 algorithm, what is so many panes, and reciprocals, which are as exact as those of a build (see
-`joinery.panes.number`).
+`joinery.number`).
 """
 
 from dataclasses import dataclass

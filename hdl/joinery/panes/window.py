@@ -12,8 +12,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..pipe import KeyedRegister
 from ..tuples import bits_for_range
-from .pipe import KeyedRegister
 from .terms import PaneTerms, Term
 
 __all__ = ["AdditiveWindow", "window_members", "window_shape"]

@@ -13,7 +13,7 @@ from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..tuples import bits_for_range
+from .tuples import bits_for_range
 
 __all__ = ["Divider", "Reciprocal", "SettableDivider", "chunk_products"]
 
