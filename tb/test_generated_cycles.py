@@ -9,7 +9,7 @@ from joinery_gen.cycles import predict_cycles
 from joinery_gen.engines import plan
 from joinery_gen.generate import generate
 from joinery_gen.query import Query
-from joinery_tb.aggregate_cases import AggregateCase, random_tuples, sliding_query
+from joinery_tb.aggregate_cases import AggregateCase, keyed_query, random_tuples, sliding_query
 from joinery_tb.cases import JoinCase, join_query, random_arrivals
 from joinery_tb.replay import simulate
 
@@ -124,3 +124,14 @@ def test_aggregates(name: str, tmp_path: Path) -> None:
         assert report.rows == case.counters["results"]
         predicted = predict_cycles(top, prepared, "unused", query)
         assert abs(predicted - report.replay.cycles) <= max(3, 0.02 * report.replay.cycles), kind
+
+
+def test_row_windows_in_block_ram(tmp_path: Path) -> None:
+    query = keyed_query(7, 5, select="k, median(x), count(*)")
+    top = generate(plan(query, "mlq", {"keys": 64}), tmp_path / "design")
+    case = AggregateCase(query, random_tuples(3000))
+    prepared = case.prepare(tmp_path / "prepared")
+    report = simulate(tmp_path / "design", prepared, tmp_path / "out.parquet", sim="icarus")
+    assert report.rows == case.counters["results"]
+    predicted = predict_cycles(top, prepared, "unused", query)
+    assert abs(predicted - report.replay.cycles) <= 0.02 * report.replay.cycles

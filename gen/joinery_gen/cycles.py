@@ -20,8 +20,11 @@ import pyarrow.parquet as pq
 from joinery.handshake import core_of_left, core_of_right
 from joinery.stream import MergeTree
 
+from .engines import plan
+from .engines.keyed import level_plan
+from .mlq.cycles import predict_stream
 from .pane_cycles import predict_pane_cycles
-from .query import AggregateQuery, Query
+from .query import AggregateQuery, KeyedRowWindow, Query
 
 __all__ = ["predict_card_cycles", "predict_cycles"]
 
@@ -30,14 +33,19 @@ Numbers = npt.NDArray[np.int64]
 
 def predict_cycles(
     top: Mapping[str, Any], prepared: Path | str, golden: Path | str, query: Query
-) -> int:
+) -> int | None:
     """Return the cycles from the first input beat to the end of the output, without stalls.
 
     ``top`` is the content of ``top.json``, ``prepared`` the input, and ``golden`` the result of
-    ``query``.
+    ``query``. Of multi-level queues this is an estimate, and None for windows of time and for those
+    of tuples that pass a condition.
     """
     if isinstance(query.body, AggregateQuery):
-        return predict_pane_cycles(top, prepared, query)
+        if "pane" in top["predicted"]["cycles"]:
+            return predict_pane_cycles(top, prepared, query)
+        if isinstance(query.body.source.window, KeyedRowWindow) and query.body.where is None:
+            return _predict_rows(top, prepared, query)
+        return None
     arrivals = [
         pq.read_table(Path(prepared) / f"{flag['source']}.parquet", columns=["_arrival"])
         for flag in top["input"]["flags"]
@@ -47,6 +55,23 @@ def predict_cycles(
     steps = Steps(timing, *(table[0].to_numpy() for table in arrivals))
     finds = steps.finds(*(column.to_numpy() for column in pairs.columns))
     return Run(timing).cycles(steps.cost.tolist(), finds)
+
+
+def _predict_rows(top: Mapping[str, Any], prepared: Path | str, query: Query) -> int:
+    """What the tuples of each key ask of the memories, and the way of the last row.
+
+    The memories are as busy as on average: where keys are few, tuples wait for each other more.
+    """
+    assert isinstance(query.body, AggregateQuery)
+    path = Path(prepared) / f"{query.body.source.alias}.parquet"
+    keys = [column.name for column in query.body.group_by]
+    counts = pq.read_table(path, columns=keys).group_by(keys).aggregate([([], "count_all")])
+    levels = level_plan(plan(query, top["engine"], top["parameters"]))
+    taken = predict_stream(
+        levels.problem, levels.memories, levels.values, counts["count_all"].to_numpy().tolist()
+    )
+    timing = top["predicted"]["cycles"]
+    return int(timing["clear"]) + taken + int(timing["latency"])
 
 
 def predict_card_cycles(top: Mapping[str, Any], pipelines: Iterable[Mapping[str, int]]) -> int:

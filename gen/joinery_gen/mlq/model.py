@@ -5,14 +5,24 @@ what the pointers of a key read and write in fact, over a whole period: they mov
 every key, so that is exact and as quick. Both take the slowest level as the throughput.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import lcm
 
 from .memories import MemorySpec
 from .pointers import Move, Pointers, words_of
 
-__all__ = ["Accesses", "LevelLoad", "Prediction", "Problem", "predict", "worst_case"]
+__all__ = [
+    "Accesses",
+    "LevelLoad",
+    "Prediction",
+    "Problem",
+    "load_of",
+    "moves_of",
+    "predict",
+    "worst_case",
+]
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,8 @@ class Prediction:
         return "kernels"
 
 
-def _load(memory: MemorySpec, values: int, accesses: Accesses) -> LevelLoad:
+def load_of(memory: MemorySpec, values: int, accesses: Accesses) -> LevelLoad:
+    """Return what ``accesses`` make of a level's time, over all channels."""
     sides = (accesses.writes, accesses.reads)
     cycles = max(sides) if memory.duplex else sum(sides)
     return LevelLoad(memory.name, values, accesses, cycles / memory.channels)
@@ -115,32 +126,41 @@ def worst_case(
         if k < len(memories) - 1:
             reads += run / held * memory.cycles(run)
         reads += run / problem.slide * memory.cycles(run)
-        levels.append(_load(memory, held, Accesses(writes, reads)))
+        levels.append(load_of(memory, held, Accesses(writes, reads)))
     return Prediction(tuple(levels))
+
+
+def moves_of(
+    problem: Problem, memories: Sequence[MemorySpec], values: Sequence[int]
+) -> Iterator[tuple[list[Accesses], int]]:
+    """Yield for one key, tuple by tuple, the load of each level and the words for the kernels."""
+    granules = [-(-memory.granule // problem.value_bytes) for memory in memories]
+    words = words_of(memories, values, problem.value_bytes)
+    pointers = Pointers(problem.rows, problem.slide, values, words, granules)
+    while True:
+        loads = [Accesses() for _ in memories]
+        kernels = _count(pointers.take(), loads, memories, words)
+        yield loads, kernels
 
 
 def predict(problem: Problem, memories: Sequence[MemorySpec], values: Sequence[int]) -> Prediction:
     """What the hardware does on average in the steady state, from the moves of one key."""
-    granules = [-(-memory.granule // problem.value_bytes) for memory in memories]
-    words = words_of(memories, values, problem.value_bytes)
-    pointers = Pointers(problem.rows, problem.slide, values, words, granules)
     # From the first complete window on, the pointers come back after a whole number of slides that
     # is a whole number of blocks of every level; many windows of a short slide are as good.
-    for _ in range(problem.rows + values[-1]):
-        pointers.take()
     period = lcm(problem.slide, *values)
     tuples = min(period, -(-(1 << 14) // problem.slide) * problem.slide)
-    loads = [Accesses() for _ in memories]
-    kernels = 0
-    for _ in range(tuples):
-        move = pointers.take()
-        kernels += _count(move, loads, memories, words)
+    first = problem.rows + values[-1]
+    steady = list(islice(moves_of(problem, memories, values), first, first + tuples))
+    per_level = zip(*(loads for loads, _ in steady), strict=True)
+    means = [
+        Accesses(
+            sum(load.writes for load in loads) / tuples, sum(load.reads for load in loads) / tuples
+        )
+        for loads in per_level
+    ]
     return Prediction(
-        tuple(
-            _load(memory, held, Accesses(load.writes / tuples, load.reads / tuples))
-            for memory, held, load in zip(memories, values, loads, strict=True)
-        ),
-        kernels / tuples,
+        tuple(map(load_of, memories, values, means)),
+        sum(kernels for _, kernels in steady) / tuples,
     )
 
 

@@ -138,7 +138,7 @@ class PaneAggregation(PaneEngine):
                 "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
                 "pane": self.pane,
-                "slack": self.pane_stream.slack,
+                "slack": self.source.slack,
                 "leap": self.plan.leap,
                 "cycles_per_pane": self.keys,
                 "walk": min(window.step for window in self.plan.windows) if walk else 0,
