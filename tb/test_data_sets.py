@@ -158,12 +158,20 @@ BY_NAME = {
     "auction_max": (["bids=ticks.trades"], {"bids": "ticks.trades"}),
     "ubsn_count": (["trades=ticks.shares"], {"trades": "ticks.shares"}),
     "bus_positions": (["bus"], {"bus": "bus.bus"}),
+    "aircraft_stats": (["aircraft"], {"aircraft": "aircraft.aircraft"}),
+    "swiss_stats": (["aircraft"], {"swiss": "aircraft.swiss"}),
+    "airport_delays": (["flights"], {"flights": "flights.flights"}),
+    "vehicle_median": (["taxi"], {"positions": "taxi.positions"}),
     "flight_delays": (["flights"], {"flights": "flights.flights"}),
     "tick_dashboard": (["ticks"], {"trades": "ticks.trades"}),
     "tick_stats": (["ticks"], {"trades": "ticks.trades"}),
     "tick_stats_1s": (["ticks"], {"trades": "ticks.trades"}),
 }
-GAPS = {"flight_delays": {"dep_delay"}}
+GAPS = {
+    "aircraft_stats": {"altitude", "groundspeed"},
+    "airport_delays": {"dep_delay"},
+    "flight_delays": {"dep_delay"},
+}
 """Columns with gaps that a query reads all the same: its head says to drop the rows with one."""
 
 

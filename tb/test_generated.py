@@ -130,8 +130,9 @@ ENGINES = "handshake, nested_loop, fjoin, fjoin_paper, panes, wid, glacier, mlq"
 @pytest.mark.parametrize(
     ("engine", "settings", "message"),
     [
-        ("mlq", {}, r"engine mlq takes an aggregate over row windows with PARTITION BY, and "
-                    r"case\.cql is a join over row windows"),
+        ("mlq", {}, r"engine mlq takes an aggregate over row windows with PARTITION BY or an "
+                    r"aggregate over time windows with GROUP BY or an aggregate over time windows "
+                    r"with PARTITION BY, and case\.cql is a join over row windows"),
         ("fjoin", {}, r"engine fjoin takes a join over time windows, and case\.cql is a join "
                       r"over row windows"),
         ("handshak", {}, rf"There is no engine 'handshak'; these exist: {ENGINES}\. "

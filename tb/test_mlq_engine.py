@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from joinery.aggregate import Aggregate, RowQuery, RowStream
-from joinery.mlq import KeyedAggregation, Level
+from joinery.aggregate import Aggregate, PaneQuery, PaneStream, RowQuery, RowStream
+from joinery.mlq import KeyedAggregation, Level, TimedAggregation
 from joinery.tuples import Field, IntType, Schema
 from joinery_gen.at_run import change
 from joinery_gen.compare import compare
@@ -25,7 +25,12 @@ from joinery_gen.generate import describe, generate, generate_board
 from joinery_gen.golden import run_golden
 from joinery_gen.golden.reference import reference
 from joinery_gen.query import JoineryError, KeyedRowWindow, Query
-from joinery_tb.aggregate_cases import AggregateCase, keyed_query, random_tuples
+from joinery_tb.aggregate_cases import (
+    AggregateCase,
+    keyed_query,
+    random_tuples,
+    sliding_query,
+)
 from joinery_tb.bench import Script
 from joinery_tb.design import Design
 from joinery_tb.mlq import keyed_windows
@@ -58,6 +63,22 @@ DESIGNS: dict[str, tuple[Query, dict[str, Any]]] = {
     ),
     "runtime": (keyed_query(6, 4, select=PLAIN), {"keys": 16, "runtime": 1}),
 }
+TIMED = {
+    "time": (
+        sliding_query(
+            (30, 10), slack=2, where="x > -5", by="k", select="t, k, count(*), sum(k) AS m"
+        ),
+        {"keys": 16, "rows": 64},
+    ),
+    "time, memories outside": (
+        sliding_query((35, 10), slack=4, by="k", select="t, k, max(x), avg(x)"),
+        {"keys": 16, "rows": 64, "levels": "bram+dram"},
+    ),
+    "time, little room": (
+        sliding_query((60, 10), by="k", select="t, k, count(*)"),
+        {"keys": 4, "rows": 4},
+    ),
+}
 VERILATED = ("counts alone, two keys", "bram+dram")
 EVICTING = "few keys"
 PROTOCOL_TESTS = 17
@@ -79,8 +100,8 @@ def designs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def design(name: str) -> Path:
-        query, parameters = DESIGNS[name]
-        generate(plan(query, None, parameters), folder / name)
+        query, parameters = {**DESIGNS, **TIMED}[name]
+        generate(plan(query, "mlq", parameters), folder / name)
         return folder / name
 
     return design
@@ -137,6 +158,29 @@ def test_memories_are_described(designs: Designs) -> None:
         assert ports[f"{each['name']}_request_data"] == width
         assert 1 << ports[f"{each['name']}_request_read_line"] >= each["lines"]
     assert "memories" not in Design(designs("bram")).top
+
+
+# Windows of time.
+
+
+@pytest.mark.parametrize("name", ["time", "time, memories outside"])
+def test_rows_and_late_tuples_of_time_windows(designs: Designs, name: str, tmp_path: Path) -> None:
+    case = AggregateCase(TIMED[name][0], random_tuples(250, disorder=12))
+    assert case.found[0][0].total() > 100
+    assert case.counters["late"]
+    for stalls in ({}, {"stall_in": 0.3, "stall_out": 0.7}):
+        check(case, designs(name), tmp_path, sim="icarus", **stalls)
+
+
+def test_time_windows_say_what_they_had_no_room_for(designs: Designs, tmp_path: Path) -> None:
+    query, _ = TIMED["time, little room"]
+    for keys, error in ((1, TimedAggregation.ROOM), (16, TimedAggregation.PLACE)):
+        tuples = [{"t": number // 4, "k": number // 2 % keys - 8, "x": 1} for number in range(120)]
+        prepared = AggregateCase(query, tuples).prepare(tmp_path / "input")
+        out = tmp_path / "out.parquet"
+        report = simulate(designs("time, little room"), prepared, out, sim="icarus")
+        assert report.replay.registers["errors"] >> error & 1
+        assert bool(report.evicted) == (error == TimedAggregation.PLACE)
 
 
 # Keys that lose their place.
@@ -244,6 +288,7 @@ def test_a_setting_after_the_first_tuple_is_refused() -> None:
 SCHEMA = Schema((Field("k", IntType(4)), Field("x", IntType(8))))
 STREAM = RowStream("a", SCHEMA, ("k",))
 COUNT = RowQuery(None, (Aggregate("n", "count"),), 4, 2)
+TIMELY = PaneQuery(None, (Aggregate("n", "count"),), 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +314,22 @@ COUNT = RowQuery(None, (Aggregate("n", "count"),), 4, 2)
             lambda: KeyedAggregation(STREAM, [COUNT], levels=[Level(4)], slots=4, runtime=2),
             "Runtime must be true or false, not 2",
         ),
+        (
+            lambda: TimedAggregation(
+                PaneStream("a", SCHEMA, "x", 0, ("k",)),
+                [TIMELY] * 2,
+                levels=[Level(4)],
+                rows=4,
+                slots=4,
+            ),
+            "Windows of time on queues take one query, not 2",
+        ),
+        (
+            lambda: TimedAggregation(
+                PaneStream("a", SCHEMA, "x"), [TIMELY], levels=[Level(4)], rows=4, slots=4
+            ),
+            "Windows of time on queues need at least one key column",
+        ),
     ],
 )
 def test_refusals(make: Any, message: str) -> None:
@@ -280,6 +341,11 @@ def test_refusals(make: Any, message: str) -> None:
     ("query", "settings", "message"),
     [
         (keyed_query(4, 2), {"keys": 0}, "engine mlq: The keys must be a positive integer, not 0"),
+        (
+            sliding_query((4, 2), by="k"),
+            {"rows": 0},
+            "engine mlq: The most rows of a key must be a positive integer, not 0",
+        ),
         (keyed_query(4, 2), {"ways": 3}, "engine mlq: Ways must be a power of two, not 3"),
         (
             keyed_query(1, 1),
@@ -302,7 +368,7 @@ def test_refusals(make: Any, message: str) -> None:
 )
 def test_plans_that_do_not_fit(query: Query, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(JoineryError, match=f"^{re.escape(message)}$"):
-        plan(query, None, settings).build()
+        plan(query, "mlq", settings).build()
 
 
 def test_a_board_has_no_memories_outside(tmp_path: Path) -> None:

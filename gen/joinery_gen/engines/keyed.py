@@ -9,16 +9,16 @@ from typing import Any
 from amaranth.lib import wiring
 
 from joinery.aggregate import RowQuery, RowStream
-from joinery.axi import AggregateShell, Identity, Shell
+from joinery.axi import AggregateShell, Shell
 from joinery.expr import columns_of
-from joinery.mlq import KeyedAggregation, kept_columns
+from joinery.mlq import KeyedAggregation, TimedAggregation, kept_columns, time_windows
 
 from ..mlq.levels import LevelPlan, plan_levels, simulated
 from ..mlq.model import Problem
 from ..mlq.simulated import SimulatedTop
 from ..query import AggregateQuery, KeyedRowWindow, Query
-from .aggregates import aggregate_shell, aggregates_of
-from .model import Engine, Form, Parameter, Plan
+from .aggregates import KEYED, aggregate_shell, aggregates_of, pane_queries, pane_stream
+from .model import Engine, Form, Parameter, Plan, form_of
 
 __all__ = ["ENGINES", "level_plan", "row_query", "row_stream"]
 
@@ -47,34 +47,53 @@ def row_stream(query: Query) -> RowStream:
 
 def level_plan(plan: Plan) -> LevelPlan:
     """Return the memory levels of a plan, or refuse it with the nearest that would fit."""
-    computed = row_query(plan.query)
     keys, levels = plan.parameters["keys"], plan.parameters.get("levels")
     if not isinstance(keys, int) or keys < 1:
         raise ValueError(f"The keys must be a positive integer, not {keys!r}")
     slots = 1 << (keys - 1).bit_length()
-    size = -(-kept_columns(computed).size // 8)
-    problem = Problem(slots, computed.rows, computed.slide, size)
+    problem = _row_problem(plan, slots) if _of_rows(plan) else _time_problem(plan, slots)
     return plan_levels(problem, None if levels is None else str(levels))
 
 
-def _build(plan: Plan) -> KeyedAggregation:
+def _of_rows(plan: Plan) -> bool:
+    return form_of(plan.query.body) == Form.ROWS_KEYED
+
+
+def _row_problem(plan: Plan, slots: int) -> Problem:
+    computed = row_query(plan.query)
+    size = -(-kept_columns(computed).size // 8)
+    return Problem(slots, computed.rows, computed.slide, size)
+
+
+def _time_problem(plan: Plan, slots: int) -> Problem:
+    """The same for windows of time, as if the tuples of a key came at equal distances."""
+    rows = plan.parameters["rows"]
+    if not isinstance(rows, int) or rows < 1:
+        raise ValueError(f"The most rows of a key must be a positive integer, not {rows!r}")
+    source, query = pane_stream(plan.query), pane_queries(plan.query)[0]
+    kept = time_windows(source, query).kept(kept_columns(query))
+    slide = max(1, rows * query.slide // query.range)
+    return Problem(slots, rows, slide, -(-kept.size // 8))
+
+
+def _build(plan: Plan) -> KeyedAggregation | TimedAggregation:
     settings: dict[str, Any] = dict(plan.parameters)
     chosen = level_plan(plan)
     del settings["keys"]
     settings.pop("levels", None)
     settings["ways"] = min(settings["ways"], chosen.problem.keys)
-    return KeyedAggregation(
-        row_stream(plan.query),
-        [row_query(plan.query)],
-        levels=chosen.levels,
-        slots=chosen.problem.keys,
-        outside={level: memory.name for level, memory in chosen.outside.items()},
-        **settings,
-    )
+    settings["levels"] = chosen.levels
+    settings["slots"] = chosen.problem.keys
+    settings["outside"] = {level: memory.name for level, memory in chosen.outside.items()}
+    if _of_rows(plan):
+        return KeyedAggregation(row_stream(plan.query), [row_query(plan.query)], **settings)
+    return TimedAggregation(pane_stream(plan.query), pane_queries(plan.query), **settings)
 
 
 def _model(plan: Plan) -> dict[str, dict[str, Any]]:
     chosen = level_plan(plan)
+    if not _of_rows(plan):  # how often windows close depends on the times
+        return {"memory": chosen.describe_sizes()}
     cycles = round(chosen.prediction.cycles, 3)
     return {"cycles": {"per_transfer": cycles}, "memory": chosen.describe()}
 
@@ -95,23 +114,23 @@ def changed(query: Query, values: Mapping[str, int]) -> Query:
     return replace(query, body=replace(body, source=replace(body.source, window=window)))
 
 
-def _shell(plan: Plan, engine: KeyedAggregation, identity: Identity) -> AggregateShell:
-    return aggregate_shell(plan, engine, identity)
-
-
 MLQ = {
     "keys": Parameter("number", 1024, "keys that have room, rounded up to a power of two"),
     "levels": Parameter("word", None, "memories, the fastest first, such as bram+qdr+dram"),
     "ways": Parameter("number", 4, "places that a key may take, a power of two"),
-    "runtime": Parameter("number", None, "1: ROWS and SLIDE can be changed"),
+    "rows": Parameter("number", 256, "the most tuples of a key in open windows", KEYED),
+    "runtime": Parameter("number", None, "1: ROWS and SLIDE can be changed", (Form.ROWS_KEYED,)),
 }
 ENGINES = {
     "mlq": Engine(
-        (Form.ROWS_KEYED,),
+        (Form.ROWS_KEYED, *KEYED),
         _build,
-        _shell,
+        aggregate_shell,
         MLQ,
-        {KeyedAggregation.SETTING: "ask before the first tuple, for no more than was built"},
+        {
+            TimedAggregation.ROOM: "raise rows with --set, or lower a setting that was asked for",
+            TimedAggregation.PLACE: "raise keys or ways with --set",
+        },
         changed,
         model=_model,
         simulated=_simulated,

@@ -68,13 +68,20 @@ class LevelPlan:
     def describe(self) -> dict[str, Any]:
         """What a person wants to know of it, level by level."""
         loads = self.prediction.levels
-        need = bytes_needed(self.problem, self.memories, self.values)
         return {
-            "levels": self.name,
-            "values": {load.name: load.values for load in loads},
-            "bytes": {load.name: each for load, each in zip(loads, need, strict=True)},
+            **self.describe_sizes(),
             "throughput": {load.name: round(load.throughput, 3) for load in loads if load.cycles},
             "bottleneck": self.prediction.bottleneck,
+        }
+
+    def describe_sizes(self) -> dict[str, Any]:
+        """The part of that which does not depend on when tuples come."""
+        need = bytes_needed(self.problem, self.memories, self.values)
+        names = [memory.name for memory in self.memories]
+        return {
+            "levels": self.name,
+            "values": dict(zip(names, self.values, strict=True)),
+            "bytes": dict(zip(names, need, strict=True)),
         }
 
 

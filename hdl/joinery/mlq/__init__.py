@@ -1,6 +1,6 @@
 """Multi-level queues: windows of very many keys, over a hierarchy of memories."""
 
-from .aggregation import KeyedAggregation, kept_columns
+from .aggregation import KeyedAggregation, TimedAggregation, kept_columns, time_windows
 from .engine import KeyedAggregate, WindowAggregator
 from .functions import FUNCTIONS
 from .kernels import Fold, Kernel
@@ -24,7 +24,9 @@ __all__ = [
     "MultiLevelQueue",
     "Queues",
     "TimeWindows",
+    "TimedAggregation",
     "TimedMemory",
     "WindowAggregator",
     "kept_columns",
+    "time_windows",
 ]

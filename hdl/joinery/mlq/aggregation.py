@@ -1,18 +1,30 @@
-"""Row windows per key as an engine: WHERE, arguments and key of each tuple, then the queues.
+"""Windows per key as engines: WHERE, arguments and key of each tuple, then the queues.
 
-i -> expressions -> WindowAggregator -> o
-                     |  (evictions) --/
-                     \\-> memories: block RAM within, others at ports
+::
+
+    i -> expressions -> WindowAggregator, KeyedTimeAggregator -> o
+                         |                     (evictions) --/
+                         +-> memories: block RAM within, others at ports
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
 from amaranth.lib import data, wiring
 
-from ..aggregate import Aggregate, AggregateEngine, RowQuery, RowStream, Setting
+from ..aggregate import (
+    Aggregate,
+    AggregateEngine,
+    PaneQuery,
+    PaneStream,
+    RowQuery,
+    RowStream,
+    Setting,
+    TupleQuery,
+    TupleStream,
+)
 from ..expr import Expr, ExprPipeline, pipeline_latency
 from ..pipe import delayed
 from ..stream import Buffer
@@ -22,17 +34,19 @@ from .keys import STAMP_BITS, check_table
 from .levels import Level, Queues
 from .memory import BlockMemory
 from .ports import MemoryChannel, MemoryPort
+from .timed import KeyedTimeAggregator
+from .windows import TimeWindows
 
-__all__ = ["KeyedAggregation", "kept_columns"]
+__all__ = ["KeyedAggregation", "TimedAggregation", "kept_columns", "time_windows"]
 
 
-def arguments_of(query: RowQuery) -> list[Expr]:
+def arguments_of(query: TupleQuery) -> list[Expr]:
     """Return what the aggregates are taken of, each once."""
     found = [each.argument for each in query.aggregates if each.function != "count"]
     return list(dict.fromkeys(expr for expr in found if expr is not None))
 
 
-def kept_columns(query: RowQuery) -> data.StructLayout:
+def kept_columns(query: TupleQuery) -> data.StructLayout:
     """Return what is kept of a tuple: the arguments, in just the bits that their values need."""
     arguments = arguments_of(query)
     if not arguments:
@@ -42,31 +56,30 @@ def kept_columns(query: RowQuery) -> data.StructLayout:
     )
 
 
-class KeyedAggregation(AggregateEngine):
-    """Aggregate the last tuples of each key by multi-level queues.
+def time_windows(source: PaneStream, query: PaneQuery) -> TimeWindows:
+    """Return the windows of a query over time."""
+    column = source.schema[source.time]
+    return TimeWindows(query.range, query.slide, source.slack, column.low, column.high)
 
-    Latency: ``predicted["cycles"]["latency"]`` at most, where all memories are block RAM and
-    nothing waits. Throughput: one tuple per cycle, as far as the memories keep up. After reset and
-    after each end the key table is cleared first, a cycle for each of its places.
+
+class QueueEngine(AggregateEngine):
+    """What both engines on multi-level queues share.
 
     Parameters
     ----------
-    source : RowStream
-    queries : sequence of RowQuery
+    source : TupleStream
+    queries : sequence of TupleQuery
         A single one.
-    levels : sequence of Level
-        The memory levels, the fastest first. Values are as wide as ``kept_columns(query)``.
-    slots : int
-        Keys that have room, a power of two.
+    queues : Queues
+    columns : data.StructLayout
+        Those of ``kept_columns(query)``.
     ways : int
         Hash functions of the key table: places that a key may take, a power of two.
     outside : mapping of int to str
         The levels whose memories are no block RAM of this engine but at its ports, and what these
         are called.
-    runtime : bool
-        Whether ROWS and SLIDE (``rows`` and ``slide``) can be changed, within the built ROWS and
-        SLIDE never above ROWS. A request that comes after the first tuple of an input, or is out of
-        these limits, is refused, and raises an error.
+    ops : int
+        As ``ops_per_stage`` of `ExprPipeline`.
 
     Members
     -------
@@ -75,52 +88,35 @@ class KeyedAggregation(AggregateEngine):
 
     A key that finds all its places taken by others takes that of the one used longest ago. That is
     reported at ``o``: the key that lost its place, how many of its tuples were still to be used,
-    the key that took it, and ``at``, how many tuples passed WHERE before the one that took it. When
-    a key that was evicted comes again it starts anew.
+    the key that took it, and ``at``, how many requests the table had before that. When a key that
+    was evicted comes again it starts anew.
     """
-
-    ERRORS = ("a setting was out of the built limits or came after a tuple, and was refused",)
-    SETTING = 0
-
-    source: RowStream
-    queries: tuple[RowQuery, ...]
 
     def __init__(
         self,
-        source: RowStream,
-        queries: Sequence[RowQuery],
+        source: TupleStream,
+        queries: Sequence[TupleQuery],
         *,
-        levels: Sequence[Level],
-        slots: int,
-        ways: int = 4,
-        outside: Mapping[int, str] | None = None,
-        runtime: bool = False,
-        ops: int = 2,
+        queues: Queues,
+        columns: data.StructLayout,
+        ways: int,
+        outside: Mapping[int, str] | None,
+        ops: int,
+        settings: Sequence[Setting] = (),
     ) -> None:
-        if runtime not in (False, True):
-            raise ValueError(f"Runtime must be true or false, not {runtime!r}")
-        if len(queries) != 1:
-            raise ValueError(f"An engine of row windows takes one query, not {len(queries)}")
-        (self.query,) = queries
-        self.columns = kept_columns(self.query)
-        self.queues = Queues(tuple(levels), self.query.rows, slots, self.columns.size)
+        self.query: Any = queries[0]
+        self.columns = columns
+        self.queues = queues
         self.outside = dict(outside or {})
         self.ops = ops
-        self.arguments = arguments_of(self.query)
-        stages = [pipeline_latency(each, ops) for each in self.query.expressions]
-        self.stages = max([1, *stages])
         self.ways = ways
-        check_table(self.queues, source.key.size, ways)
+        self.arguments = arguments_of(self.query)
+        self.stages = max([1, *(pipeline_latency(each, ops) for each in self.query.expressions)])
+        check_table(queues, source.key.size, ways)
         self.eviction = data.StructLayout(
-            {"key": source.key, "count": self.queues.count, "by": source.key, "at": STAMP_BITS}
+            {"key": source.key, "count": queues.count, "by": source.key, "at": STAMP_BITS}
         )
-        changes = (
-            Setting("rows", 1, self.query.rows, self.query.rows, "ROWS"),
-            Setting("slide", 1, self.query.rows, self.query.slide, "SLIDE"),
-        )
-        super().__init__(
-            source, queries, sum_rows=self.query.rows, settings=changes if runtime else ()
-        )
+        super().__init__(source, queries, sum_rows=queues.rows, settings=settings)
 
     @property
     def channels(self) -> list[MemoryChannel]:
@@ -157,13 +153,6 @@ class KeyedAggregation(AggregateEngine):
             for (function, column), name in self._names.items()
         ]
 
-    @cached_property
-    def row_layouts(self) -> list[data.StructLayout]:
-        """The row of the query: ``key``, and ``value``, by aggregate."""
-        return [
-            data.StructLayout({"key": self.source.key, "value": self.query.value(self.sum_rows)})
-        ]
-
     @property
     def _kernel_latency(self) -> int:
         """Cycles from the first part of a window to all of its results."""
@@ -177,10 +166,8 @@ class KeyedAggregation(AggregateEngine):
             for kernel in FUNCTIONS[each.function].values()
         )
 
-    @property
-    def predicted(self) -> dict[str, Any]:
+    def _predict(self, latency: int) -> dict[str, Any]:
         clear = self.queues.slots // self.ways
-        latency = self.stages + 13 + self._kernel_latency
         return {
             "cycles": {"latency": latency, "clear": clear, "drain": 2 * clear + latency},
             "resources": {
@@ -190,29 +177,15 @@ class KeyedAggregation(AggregateEngine):
             },
         }
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.aggregator = inner = WindowAggregator(
-            self.queues,
-            self.columns,
-            self._computed,
-            key_width=self.source.key.size,
-            ways=self.ways,
-        )
-        m.submodules.output = output = Buffer(self.result)
-        wiring.connect(m, output.o, wiring.flipped(self.o))
-        self._enter(m, inner)
-        self._attach(m, inner)
-        self._report(m, inner, output.i)
-        self._set(m, inner)
-        return m
+    def _enter(self, m: Module, inner: Any) -> tuple[Callable[[Any, str], Value], Value]:
+        """Evaluate tuples, and after an end take none until it has left.
 
-    def _enter(self, m: Module, inner: WindowAggregator) -> None:
-        """Evaluate tuples, and hand on those that pass; after an end nothing, until it has left."""
+        Returns what gives a value of a tuple as it is when that is offered to ``inner``, and
+        whether the tuple passes WHERE; whether there is one to offer is left to the caller.
+        """
         i, lane = self.i.payload, self.i.payload.lanes[0]
         self._ending = ending = Signal(name="ending")
-        go, offered = Signal(), Signal()
-        live = self.i.valid & ~ending & (i.end | (lane.valid & ~lane.punctuation))
+        go = Signal(name="go")
 
         def later(value: Any, name: str, since: int = 0) -> Value:
             return delayed(m, value, self.stages - since, go, name)
@@ -224,16 +197,11 @@ class KeyedAggregation(AggregateEngine):
             m.d.comb += [unit.en.eq(go), unit.i[self.source.name].eq(lane.tuple)]
             return later(unit.o, f"{name}_later", unit.latency)
 
-        end = later(i.end, "end")
-        where = self.query.where
-        passes = Const(1) if where is None else value_of(where, "where")
         m.d.comb += [
-            offered.eq(later(live, "live") & (end | passes)),
-            go.eq(~offered | inner.i.ready),
+            go.eq(~inner.i.valid | inner.i.ready),
             self.i.ready.eq(go & ~ending),
             self.stalled.eq(self.i.valid & ~go & ~ending),
-            inner.i.valid.eq(offered),
-            inner.i.p.end.eq(end),
+            inner.i.p.end.eq(later(i.end, "end")),
             inner.i.p.key.eq(later(Cat(lane.tuple[name] for name in self.source.keys), "key")),
         ]
         for k, argument in enumerate(self.arguments):
@@ -243,8 +211,10 @@ class KeyedAggregation(AggregateEngine):
             m.d.sync += ending.eq(1)
         with m.If(self.o.valid & self.o.ready & self.o.payload.end):
             m.d.sync += ending.eq(0)
+        where = self.query.where
+        return later, Const(1) if where is None else value_of(where, "where")
 
-    def _attach(self, m: Module, inner: WindowAggregator) -> None:
+    def _attach(self, m: Module, inner: Any) -> None:
         """Give each level its memory, or lead its channels to the ports."""
         for k, level in enumerate(self.queues.levels):
             for c, port in enumerate(getattr(inner, f"ports_{k}")):
@@ -256,9 +226,12 @@ class KeyedAggregation(AggregateEngine):
                 m.submodules[f"memory_{k}_{c}"] = memory
                 wiring.connect(m, port, memory.port)
 
-    def _report(self, m: Module, inner: WindowAggregator, out: Any) -> None:
+    def _report(self, m: Module, inner: Any) -> None:
         """Rows and evictions, which go first: so none is behind the end."""
-        place, row, gone = out.p.rows[0], inner.o.p, inner.o_evicted
+        m.submodules.output = output = Buffer(self.result)
+        wiring.connect(m, output.o, wiring.flipped(self.o))
+        out, row, gone = output.i, inner.o.p, inner.o_evicted
+        place = out.p.rows[0]
         m.d.comb += [
             out.valid.eq(gone.valid | inner.o.valid),
             gone.ready.eq(out.ready),
@@ -278,6 +251,8 @@ class KeyedAggregation(AggregateEngine):
         with m.Else():
             mine = place.row.query_0
             m.d.comb += Value.cast(mine.key).eq(row.key)
+            if "end_time" in self.row_layouts[0].members:
+                m.d.comb += mine.end_time.eq(row.end_time)
             for each in self.query.aggregates:
                 self._form(m, mine.value[each.name], row.value, each)
 
@@ -288,6 +263,99 @@ class KeyedAggregation(AggregateEngine):
             result = results["_".join(filter(None, (name, part)))]
             target = place[part] if isinstance(place, data.View) else place
             m.d.comb += target.eq(result)
+
+
+class KeyedAggregation(QueueEngine):
+    """Aggregate the last tuples of each key by multi-level queues.
+
+    Latency: ``predicted["cycles"]["latency"]`` at most, where all memories are block RAM and
+    nothing waits. Throughput: one tuple per cycle, as far as the memories keep up. After reset and
+    after each end the key table is cleared first, a cycle for each of its places.
+
+    Parameters
+    ----------
+    source : RowStream
+    queries : sequence of RowQuery
+        A single one.
+    levels : sequence of Level
+        The memory levels, the fastest first. Values are as wide as ``kept_columns(query)``.
+    slots : int
+        Keys that have room, a power of two.
+    ways, outside, ops
+        As for `QueueEngine`, whose evictions this has: ``at`` counts tuples that pass WHERE.
+    runtime : bool
+        Whether ROWS and SLIDE (``rows`` and ``slide``) can be changed, within the built ROWS and
+        SLIDE never above ROWS. A request that comes after the first tuple of an input, or is out of
+        these limits, is refused, and raises an error.
+    """
+
+    ERRORS = ("a setting was out of the built limits or came after a tuple, and was refused",)
+    SETTING = 0
+
+    source: RowStream
+
+    def __init__(
+        self,
+        source: RowStream,
+        queries: Sequence[RowQuery],
+        *,
+        levels: Sequence[Level],
+        slots: int,
+        ways: int = 4,
+        outside: Mapping[int, str] | None = None,
+        runtime: bool = False,
+        ops: int = 2,
+    ) -> None:
+        if runtime not in (False, True):
+            raise ValueError(f"Runtime must be true or false, not {runtime!r}")
+        if len(queries) != 1:
+            raise ValueError(f"An engine of row windows takes one query, not {len(queries)}")
+        (query,) = queries
+        columns = kept_columns(query)
+        changes = (
+            Setting("rows", 1, query.rows, query.rows, "ROWS"),
+            Setting("slide", 1, query.rows, query.slide, "SLIDE"),
+        )
+        super().__init__(
+            source,
+            queries,
+            queues=Queues(tuple(levels), query.rows, slots, columns.size),
+            columns=columns,
+            ways=ways,
+            outside=outside,
+            ops=ops,
+            settings=changes if runtime else (),
+        )
+
+    @cached_property
+    def row_layouts(self) -> list[data.StructLayout]:
+        """The row of the query: ``key``, and ``value``, by aggregate."""
+        return [
+            data.StructLayout({"key": self.source.key, "value": self.query.value(self.sum_rows)})
+        ]
+
+    @property
+    def predicted(self) -> dict[str, Any]:
+        return self._predict(self.stages + 13 + self._kernel_latency)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.aggregator = inner = WindowAggregator(
+            self.queues,
+            self.columns,
+            self._computed,
+            key_width=self.source.key.size,
+            ways=self.ways,
+        )
+        later, passes = self._enter(m, inner)
+        i, lane = self.i.payload, self.i.payload.lanes[0]
+        # A punctuation has no meaning, and a tuple that does not pass is gone.
+        live = self.i.valid & ~self._ending & (i.end | (lane.valid & ~lane.punctuation))
+        m.d.comb += inner.i.valid.eq(later(live, "live") & (inner.i.p.end | passes))
+        self._attach(m, inner)
+        self._report(m, inner)
+        self._set(m, inner)
+        return m
 
     def _set(self, m: Module, inner: WindowAggregator) -> None:
         """WS and WA: what was built, or what was last asked for in time."""
@@ -316,3 +384,104 @@ class KeyedAggregation(AggregateEngine):
             m.d.sync += used.eq(1)
         with m.If(self.o.valid & self.o.ready & self.o.payload.end):
             m.d.sync += used.eq(0)
+
+
+class TimedAggregation(QueueEngine):
+    """Aggregate windows of time for each key by multi-level queues, which keep every tuple.
+
+    Throughput: one tuple per cycle while no window closes, as far as the memories keep up; closing
+    one takes the time to read what is kept of all keys. After reset and after each end the key
+    table is cleared first, a cycle for each of its places.
+
+    Parameters
+    ----------
+    source : PaneStream
+    queries : sequence of PaneQuery
+        A single one.
+    levels : sequence of Level
+        The memory levels, the fastest first. Values are as wide as ``kept_columns(query)`` and the
+        label of ``time_windows(source, query)``.
+    rows : int
+        The most tuples of a key in windows that are open at a time. A tuple beyond that is lost,
+        and an error raised.
+    slots : int
+        Keys that have room, a power of two.
+    ways, outside, ops
+        As for `QueueEngine`, whose evictions this has; each is an error too, as its tuples are
+        missing in windows that were open.
+    """
+
+    ERRORS = (
+        "a key had more tuples in open windows than there is room for",
+        "a key lost its place to another, and open windows its tuples",
+    )
+    ROOM, PLACE = range(2)
+
+    source: PaneStream
+
+    def __init__(
+        self,
+        source: PaneStream,
+        queries: Sequence[PaneQuery],
+        *,
+        levels: Sequence[Level],
+        rows: int,
+        slots: int,
+        ways: int = 4,
+        outside: Mapping[int, str] | None = None,
+        ops: int = 2,
+    ) -> None:
+        if len(queries) != 1:
+            raise ValueError(f"Windows of time on queues take one query, not {len(queries)}")
+        if not source.keys:
+            raise ValueError("Windows of time on queues need at least one key column")
+        (query,) = queries
+        self.windows = time_windows(source, query)
+        columns = kept_columns(query)
+        width = self.windows.kept(columns).size
+        super().__init__(
+            source,
+            queries,
+            queues=Queues(tuple(levels), rows, slots, width),
+            columns=columns,
+            ways=ways,
+            outside=outside,
+            ops=ops,
+        )
+
+    @cached_property
+    def row_layouts(self) -> list[data.StructLayout]:
+        """The row of the query: ``end_time``, ``key`` and ``value``, by aggregate."""
+        end = {"end_time": self.windows.end_time, "key": self.source.key}
+        return [data.StructLayout({**end, "value": self.query.value(self.sum_rows)})]
+
+    @property
+    def predicted(self) -> dict[str, Any]:
+        return self._predict(self.stages + 30 + self._kernel_latency)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.aggregator = inner = KeyedTimeAggregator(
+            self.queues,
+            self.windows,
+            self.columns,
+            self._computed,
+            key_width=self.source.key.size,
+            ways=self.ways,
+        )
+        later, passes = self._enter(m, inner)
+        i, lane = self.i.payload, self.i.payload.lanes[0]
+        told = Signal()  # an overflow stays high until reset
+        m.d.comb += [
+            inner.i.valid.eq(later(self.i.valid & ~self._ending & (i.end | lane.valid), "live")),
+            # A tuple that does not pass moves the watermark all the same.
+            inner.i.p.punctuation.eq(later(lane.punctuation, "punctuation") | ~passes),
+            inner.i.p.time.eq(later(lane.tuple[self.source.time], "time")),
+            self.late[0].eq(inner.late),
+            self.errors[self.ROOM].eq(inner.overflow & ~told),
+            self.errors[self.PLACE].eq(inner.o_evicted.valid & inner.o_evicted.ready),
+        ]
+        m.d.sync += told.eq(inner.overflow)
+        self._attach(m, inner)
+        self._report(m, inner)
+        return m
