@@ -127,12 +127,19 @@ class KernelBank(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         kernels = self._kernels()
+        # Quick kernels are done with as many windows as the slowest has inside, most where each
+        # window is a single part.
+        ahead = max(
+            kernel.latency(kernel.shape, lanes=self.lanes, parts=1) for _, _, kernel in kernels
+        )
         m.submodules.fork = fork = Fork(self.i.payload.shape(), outputs=len(kernels))
         wiring.connect(m, wiring.flipped(self.i), fork.i)
         ready = []
         for (aggregate, name, kernel), branch in zip(kernels, fork.o, strict=True):
             m.submodules[f"kernel_{name}"] = kernel
-            m.submodules[f"result_{name}"] = result = Queue(kernel.o.payload.shape(), depth=4)
+            m.submodules[f"result_{name}"] = result = Queue(
+                kernel.o.payload.shape(), depth=ahead + 2
+            )
             self._feed(m, aggregate, branch, kernel)
             wiring.connect(m, kernel.o, result.i)
             m.d.comb += self.o.p[name].eq(result.o.payload)
