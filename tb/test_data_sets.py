@@ -154,6 +154,7 @@ BY_NAME = {
     "tick_return": (["ticks"], {"u": "ticks.up", "d": "ticks.down"}),
     "bus_meet": (["bus"], {"a": "bus.bus", "b": "bus.bus"}),
     "ip_prefix": (["packets"], {"o": "packets.outgoing", "i": "packets.incoming"}),
+    "ip_prefix_30": (["packets"], {"o": "packets.outgoing", "i": "packets.incoming"}),
     "flights_weather": (["flights", "weather"], {"f": "flights.flights", "w": "weather.weather"}),
     "auction_max": (["bids=ticks.trades"], {"bids": "ticks.trades"}),
     "ubsn_count": (["trades=ticks.shares"], {"trades": "ticks.shares"}),
