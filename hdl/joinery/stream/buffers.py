@@ -126,7 +126,8 @@ class Queue(wiring.Component):
         pop = Signal()
         m.d.comb += push.eq(self.i.valid & self.i.ready)
         m.d.comb += pop.eq(self.o.valid & self.o.ready)
-        m.d.sync += self.level.eq(self.level + push - pop)
+        with m.If(push ^ pop):
+            m.d.sync += self.level.eq(Mux(push, self.level + 1, self.level - 1))
 
         if self.depth == 1:
             m.d.comb += self.i.ready.eq(~self.level | self.o.ready)
@@ -149,7 +150,12 @@ class Queue(wiring.Component):
         with m.If(fetch):
             m.d.sync += read.addr.eq(after(read.addr))
 
-        m.d.comb += self.i.ready.eq(self.level != self.depth)
+        # What the handshakes need of the level is known a cycle ahead, so they begin at a register.
+        full = Signal()
+        with m.If(push ^ pop):
+            m.d.sync += full.eq(push & (self.level == self.depth - 1))
+
+        m.d.comb += self.i.ready.eq(~full)
         m.d.comb += write.en.eq(push)
         m.d.comb += write.data.eq(self.i.payload)
         m.d.comb += self.o.payload.eq(read.data)
@@ -165,6 +171,7 @@ class Queue(wiring.Component):
                 m.d.sync += self.o.valid.eq(more)
         else:
             m.d.comb += fetch.eq(pop)
-            m.d.comb += self.o.valid.eq(self.level != 0)
+            with m.If(push ^ pop):
+                m.d.sync += self.o.valid.eq(push | (self.level != 1))
 
         return m
