@@ -32,7 +32,7 @@ __all__ = ["FJoinPipeline"]
 class FJoinPipeline(wiring.Component):
     """Join batches of stream tuples, each with its own window.
 
-    Latency: ``shape.flight_cycles + 8`` cycles from a window tuple to its first match. Throughput:
+    Latency: ``shape.flight_cycles + 9`` cycles from a window tuple to its first match. Throughput:
     a window tuple per cycle, as long as its matches are fewer than the lanes; else a match per
     cycle and lane. A change of batch takes ``shape.slots + 1`` cycles at most.
 
@@ -57,7 +57,7 @@ class FJoinPipeline(wiring.Component):
         The largest distance of two times; to be changed while nothing is inside.
     o : Out(stream.Signature(shape.result))
     wrong_order, out_of_range : Out(range(lanes + 1))
-        Pairs left out in this cycle: the window tuple came later; or else the times are too far
+        Pairs left out in the last cycle: the window tuple came later; or else the times are too far
         apart.
     """
 
@@ -111,7 +111,7 @@ class FJoinPipeline(wiring.Component):
             "per_window_tuple": 1,
             "per_batch": shape.slots + 1,
             "load": shape.units + 1,
-            "latency": shape.flight_cycles + 8,
+            "latency": shape.flight_cycles + 9,
             "matches_per_cycle": shape.lanes,
         }
 
