@@ -146,7 +146,7 @@ class AxiLiteRegisters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         zero, high = Signal(), Signal(32)
-        m.d.sync += zero.eq(self.pulse_control[0])
+        m.d.comb += zero.eq(self.pulse_control[0])
         counted, errors = Signal.like(self.count_errors), Signal.like(self.count_errors)
         m.d.sync += [
             counted.eq(self.count_errors),
@@ -179,6 +179,9 @@ class AxiLiteRegisters(wiring.Component):
             reading.eq(self.arvalid & self.arready),
             of.eq(self.araddr[2:]),
         ]
+        for register in self.registers:
+            if register.access == "pulse":
+                m.d.sync += getattr(self, f"pulse_{register.name}").eq(0)
         with m.If(self.bready):
             m.d.sync += self.bvalid.eq(0)
         with m.If(writing):
@@ -222,4 +225,4 @@ class AxiLiteRegisters(wiring.Component):
                 if register.access == "rw":
                     m.d.sync += getattr(self, f"set_{register.name}")[bits].eq(self._data[bits])
                 else:
-                    m.d.comb += getattr(self, f"pulse_{register.name}")[bits].eq(self._data[bits])
+                    m.d.sync += getattr(self, f"pulse_{register.name}")[bits].eq(self._data[bits])
