@@ -216,7 +216,7 @@ class Lane(wiring.Component):
         m.d.comb += [
             move.eq(~offered | self.o.ready),
             before.eq((order != 0) & ~order[-1]),
-            near.eq(abs(apart) <= self.time_range),
+            near.eq((apart <= self.time_range) & (apart + self.time_range >= 0)),
             passes.eq(ends | (before & near)),
             self.o.valid.eq(offered),
         ]

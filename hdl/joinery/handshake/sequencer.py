@@ -18,9 +18,8 @@ class Sequencer(wiring.Component):
 
     A step shifts a window, or both, and scans the other. It takes ``left_cycles`` for a left
     tuple, ``right_cycles`` for a right one, the larger of the two for both, and the next one
-    follows without a gap. Between the cycle in which a step is decided and its first command lie
-    two registers (one for a shift of the left window), so that the cores' inputs come from
-    registers alone.
+    follows without a gap. All that goes to the cores comes from registers; a shift of the right
+    window lies one cycle after the last command of its step.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class Sequencer(wiring.Component):
     left, right : Out(slots)
         The rows that are shifted in, beside their ``shift``.
     probe_left, probe_right : Out(slots)
-        The rows that are compared, beside ``scan``.
+        The rows that are compared, one cycle after ``scan``.
     room : In(1)
         Steps go on only while this is high.
     busy : In(1)
@@ -55,8 +54,8 @@ class Sequencer(wiring.Component):
         A transfer with data was taken in the last cycle; it was refused.
     """
 
-    NOTICE = 2
-    """Scans that still come, counted from the cycle after ``room`` went low: two registers."""
+    NOTICE = 1
+    """Scans that still come, counted from the cycle after ``room`` went low: one register."""
 
     i: stream.Interface
     command: Any
@@ -218,22 +217,18 @@ class Sequencer(wiring.Component):
         last: Signal,
         index: Signal,
     ) -> None:
-        """Register the commands. Scans, and all that concerns the right window, take one more
-        cycle than the shift of the left window: a scan sees the left row already in its place,
-        and the right row on its way in."""
+        """Register the commands. All that concerns the right window takes one more cycle than what
+        concerns the left one: a scan sees the left row already in its place, and the right row on
+        its way in."""
         i = self.i.payload
-        soon = self.command.signature.create(path=("soon",))
         shift_right_soon = Signal()
         right_soon = Signal.like(self.right)
         m.d.sync += [
             self.shift_left.eq(shift_left),
-            soon.scan_left.eq(issue & step_left),
-            soon.scan_right.eq(issue & step_right),
-            soon.index.eq(index),
+            self.command.scan_left.eq(issue & step_left),
+            self.command.scan_right.eq(issue & step_right),
+            self.command.index.eq(index),
             shift_right_soon.eq(issue & step_right & last),
-            self.command.scan_left.eq(soon.scan_left),
-            self.command.scan_right.eq(soon.scan_right),
-            self.command.index.eq(soon.index),
             self.shift_right.eq(shift_right_soon),
             self.probe_left.eq(self.left),
             self.right.eq(right_soon),

@@ -91,7 +91,7 @@ class Outbox(wiring.Component):
         chosen = self._choose(m, first)
         new = Signal()  # a new frame begins
         number = Signal(8)
-        # A cycle old: it stays so until a frame is begun, or all is cleared, which is answered first.
+        # A cycle old: it holds until a frame is begun, or all is cleared, which is answered first.
         m.d.sync += self.new.eq((self.head != fill) | part)
         m.d.comb += [
             new.eq(self.start & ~self.again),

@@ -145,9 +145,8 @@ class LinkReceiver(wiring.Component):
             read_size.addr.eq(front),
             leaves.eq(self.o.valid & self.o.ready & last),
         ]
-        with m.If(self.o.valid):
-            with m.If(self.o.ready):
-                m.d.sync += [self.o.valid.eq(0), at.eq(at + 1)]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += [self.o.valid.eq(0), at.eq(at + 1)]
         with m.Elif(fetched):
             m.d.sync += [
                 fetched.eq(0),
@@ -155,7 +154,7 @@ class LinkReceiver(wiring.Component):
                 self.o.payload.eq(read.data),
                 last.eq(at + 1 == read_size.data),
             ]
-        with m.Else():
+        with m.Elif(~self.o.valid):
             m.d.sync += fetched.eq(self.held.bit_select(front, 1))
         with m.If(leaves):
             m.d.sync += [self.base.eq(self.base + 1), at.eq(0)]
@@ -164,4 +163,5 @@ class LinkReceiver(wiring.Component):
             m.d.comb += write_size.en.eq(1)
             m.d.sync += self.held.bit_select(slot, 1).eq(1)
         with m.If(self.clear):
-            m.d.sync += [self.base.eq(0), self.held.eq(0), self.o.valid.eq(0), at.eq(0), fetched.eq(0)]
+            m.d.sync += [self.base.eq(0), self.held.eq(0), at.eq(0)]
+            m.d.sync += [fetched.eq(0), self.o.valid.eq(0)]
