@@ -84,7 +84,7 @@ def _survey(marks: list[Value]) -> tuple[Value, Value, list[Value]]:
 class Lane(wiring.Component):
     """Turn the matches of some clusters into pairs of ids.
 
-    Latency: 6 cycles (7 where the queue is in block RAM). Throughput: one pair per cycle. What
+    Latency: 7 cycles (8 where the queue is in block RAM). Throughput: one pair per cycle. What
     comes in cannot be refused: ``room`` says that ``reserve`` cycles with matches may still come.
 
     A pair leaves if the window tuple came before the stream tuple and their times are
@@ -102,8 +102,9 @@ class Lane(wiring.Component):
     -------
     valid : In(1)
     tag : In(shape.tag)
-    hits : In(shape.slots).array(shape.segments)
-        The matches of the window tuple that ``tag`` names; none of them with the end.
+    hits : In(shape.slots).array(shape.segments), marks : In(shape.segments)
+        The matches of the window tuple that ``tag`` names, and which segments have some; none of
+        them with the end.
     room : Out(1)
     store : In(shape.store)
         A stream tuple of this lane; ``cluster`` counts this lane's clusters only.
@@ -117,6 +118,7 @@ class Lane(wiring.Component):
     valid: Signal
     tag: Any
     hits: Any
+    marks: Signal
     room: Signal
     store: Any
     time_range: Signal
@@ -133,6 +135,7 @@ class Lane(wiring.Component):
                 "valid": In(1),
                 "tag": In(shape.tag),
                 "hits": In(shape.slots).array(shape.segments),
+                "marks": In(shape.segments),
                 "room": Out(1),
                 "store": In(shape.store),
                 "time_range": In(shape.time_bits - 1),
@@ -152,14 +155,15 @@ class Lane(wiring.Component):
         m.submodules.segments = segments = Picker(bitmaps, marks=shape.segments)
         m.submodules.queue = queue = Queue(segments.i.payload.shape(), depth=self.depth)
         m.submodules.slots = slots = Picker(segment, marks=shape.slots)
+        m.submodules.front = front = Buffer(segments.i.payload.shape())
         m.submodules.between = between = Buffer(slots.i.payload.shape())
 
         arrived, found = queue.i.payload, segments.o.payload
         m.d.comb += [
-            arrived.marks.eq(Cat(hits.any() for hits in self.hits)),
+            arrived.marks.eq(self.marks),
             arrived.rest.tag.eq(self.tag),
             Value.cast(arrived.rest.hits).eq(Cat(self.hits)),
-            queue.i.valid.eq(self.valid & (self.tag.end | arrived.marks.any())),
+            queue.i.valid.eq(self.valid & (self.tag.end | self.marks.any())),
             between.i.valid.eq(segments.o.valid),
             segments.o.ready.eq(between.i.ready),
             between.i.payload.marks.eq(found.rest.hits[found.index]),
@@ -167,7 +171,8 @@ class Lane(wiring.Component):
             between.i.payload.rest.segment.eq(found.index),
         ]
         m.d.sync += self.room.eq(queue.level + self.reserve <= self.depth)
-        wiring.connect(m, queue.o, segments.i)
+        wiring.connect(m, queue.o, front.i)
+        wiring.connect(m, front.o, segments.i)
         wiring.connect(m, between.o, slots.i)
         self._check(m, slots)
         return m
