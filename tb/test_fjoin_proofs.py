@@ -26,7 +26,7 @@ ROW = Schema((Field("key", BIT),))
 PAIR = JoinPair(
     ("r", "s"), ROW, ROW, Compare("=", Column("r", "key", BIT), Column("s", "key", BIT)), (), ()
 )
-CYCLES = 18
+CYCLES = 20
 
 
 class Counted(wiring.Component):
@@ -117,7 +117,7 @@ def test_as_many_results_as_pairs(sizes: tuple[int, int, int]) -> None:
 MUTANTS = [
     (cluster, "Cluster", "tested & Cat(found)", "tested"),
     (cluster, "Cluster", "full & step.flows", "step.flows"),
-    (edge, "Picker", "self.o.ready & (after == 0)", "self.o.ready"),
+    (edge, "Picker", "self.o.ready & last", "self.o.ready"),
     (head, "Sequencer", "flows.eq(~i.end)", "flows.eq(~i.end & (slot == 0) & ~waiting[0])"),
 ]
 

@@ -82,7 +82,8 @@ class Promised(wiring.Component):
 
 
 class Commanded(wiring.Component):
-    """A sequencer with free inputs: a scan comes only if there was room ``NOTICE`` cycles ago."""
+    """A sequencer with free inputs: a scan comes only if there was room ``NOTICE`` cycles ago, and
+    nothing is shifted without one."""
 
     def __init__(self, *, sheds: bool = False) -> None:
         self.sheds = sheds
@@ -108,7 +109,13 @@ class Commanded(wiring.Component):
         for ago in range(1, unit.NOTICE + 1):
             before, room = room, Signal(name=f"room_{ago}_ago")
             m.d.sync += room.eq(before)
-        m.d.comb += Assert(~(unit.command.scan_left | unit.command.scan_right) | room)
+        command, scanned_right = unit.command, Signal()
+        m.d.sync += scanned_right.eq(command.scan_right)
+        m.d.comb += [
+            Assert(~(command.scan_left | command.scan_right) | room),
+            Assert(~unit.shift_left | (command.scan_left & (command.index == 0))),
+            Assert(~unit.shift_right | scanned_right),
+        ]
         attach_law(m, unit.o_end, name="law", domain="comb")
         return m
 
@@ -195,17 +202,23 @@ MUTANTS: list[tuple[str, Any, str, str, str]] = [
     ("prober", prober, "Prober", "tested & Cat(", "Cat("),
     ("prober of two ways", prober, "Expander", "self.o.ready & (after == 0)", "self.o.ready"),
     ("prober of two ways", prober, "Expander", "Mux(after == 0, 0, ~after)", "0"),
-    ("sequencer", sequencer, "Sequencer", "(busy & self.room)", "busy"),
-    ("sequencer", sequencer, "Sequencer", "(self.room & ~busy) | refuse", "~busy | refuse"),
-    ("sequencer", sequencer, "Sequencer", "(steps_left != 0) & self.room", "(steps_left != 0)"),
-    ("sequencer that sheds", sequencer, "Sequencer", "& self.i.ready & ~refuse", "& self.i.ready"),
-    ("chain", sequencer, "Sequencer", "m.Elif(~self.busy)", "m.Else()"),
+    ("sequencer", sequencer, "Sequencer", "self.room & (begin | busy)", "begin | busy"),
+    ("sequencer", sequencer, "Sequencer", "free.eq(self.room & ~busy)", "free.eq(~busy)"),
+    (
+        "sequencer",
+        sequencer,
+        "Sequencer",
+        "begin.eq(free & ~drained)",
+        "begin.eq(~busy & ~drained)",
+    ),
+    ("sequencer that sheds", sequencer, "Sequencer", "self.i.valid & free", "self.i.valid & ~busy"),
+    ("chain", sequencer, "Sequencer", "landed & ~self.busy", "landed"),
     (
         "broadcast",
         sequencer,
         "Sequencer",
-        "begin.eq(i.has_left | i.has_right)",
-        "begin.eq(i.has_left)",
+        "~i.end & (i.has_left | i.has_right)",
+        "~i.end & i.has_left",
     ),
 ]
 

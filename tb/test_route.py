@@ -49,6 +49,25 @@ def test_boundary_has_two_pins_and_keeps_everything() -> None:
     assert ports == {"\\i", "\\o", "\\clk", "\\rst"}
 
 
+def netlist(**modules: list[str]) -> Netlist:
+    """Modules by name, and the kinds of their cells."""
+    lines = []
+    for name, kinds in modules.items():
+        cells = [f"  cell \\{kind} \\{kind}_{k}" for k, kind in enumerate(kinds)]
+        lines += [f"module \\{name}", *cells, "end"]
+    return Netlist("\n".join(lines))
+
+
+def test_repeated_units() -> None:
+    """The outermost ones, wherever they are; a primitive is none."""
+    leaves = {"leaf": ["$add", "$add"], "other": ["$mux"]}
+    one = netlist(top=["shell"], shell=["core", "other"], core=["leaf", "leaf"], **leaves)
+    assert one.repeated() == ["leaf"]
+    two = netlist(top=["shell"], shell=["core", "other", "core"], core=["leaf", "leaf"], **leaves)
+    assert two.repeated() == ["core"]
+    assert netlist(top=["shell"], shell=["other"], **leaves).repeated() == []
+
+
 REPORT: dict[str, Any] = {
     "fmax": {"fast": {"achieved": 300.0}, "clk": {"achieved": 101.239}},
     "utilization": {"TRELLIS_FF": {"used": 5, "available": 10}},

@@ -147,25 +147,46 @@ class AxiLiteRegisters(wiring.Component):
         m = Module()
         zero, high = Signal(), Signal(32)
         m.d.comb += zero.eq(self.pulse_control[0])
-        errors = Signal.like(self.count_errors)
-        m.d.sync += errors.eq(Mux(zero, 0, errors | self.count_errors))
+        counted, errors = Signal.like(self.count_errors), Signal.like(self.count_errors)
+        m.d.sync += [
+            counted.eq(self.count_errors),
+            errors.eq(Mux(zero, 0, errors | counted)),
+        ]
         counts = {name: Signal(64, name=name) for name in self.counters}
         for name, count in counts.items():
-            with m.If(zero):
-                m.d.sync += count.eq(0)
-            with m.Else():
-                m.d.sync += count.eq(count + getattr(self, f"count_{name}"))
+            step = Signal(self.counters[name], name=f"{name}_step")
+            m.d.sync += [
+                step.eq(getattr(self, f"count_{name}")),
+                count.eq(Mux(zero, 0, count + step)),
+            ]
 
+        # A write is held in registers for the cycle in which it takes effect, a read for that in
+        # which its register is looked up.
+        writing, reading = Signal(), Signal()
+        into = Signal(self.address_width - 2)
+        of = Signal.like(into)
+        self._data, self._strobe = Signal(32, name="data"), Signal(4, name="strobe")
         m.d.comb += [
-            self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid),
+            self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid & ~writing),
             self.wready.eq(self.awready),
-            self.arready.eq(~self.rvalid),
+            self.arready.eq(~self.rvalid & ~reading),
         ]
+        m.d.sync += [
+            writing.eq(self.awready),
+            into.eq(self.awaddr[2:]),
+            self._data.eq(self.wdata),
+            self._strobe.eq(self.wstrb),
+            reading.eq(self.arvalid & self.arready),
+            of.eq(self.araddr[2:]),
+        ]
+        for register in self.registers:
+            if register.access == "pulse":
+                m.d.sync += getattr(self, f"pulse_{register.name}").eq(0)
         with m.If(self.bready):
             m.d.sync += self.bvalid.eq(0)
-        with m.If(self.awready):
+        with m.If(writing):
             m.d.sync += [self.bvalid.eq(1), self.bresp.eq(0b10)]
-            with m.Switch(self.awaddr[2:]):
+            with m.Switch(into):
                 for register in self.registers:
                     if register.access != "ro":
                         with m.Case(register.address // 4):
@@ -174,9 +195,9 @@ class AxiLiteRegisters(wiring.Component):
 
         with m.If(self.rready):
             m.d.sync += self.rvalid.eq(0)
-        with m.If(self.arvalid & self.arready):
+        with m.If(reading):
             m.d.sync += [self.rvalid.eq(1), self.rresp.eq(0b10), self.rdata.eq(0)]
-            with m.Switch(self.araddr[2:]):
+            with m.Switch(of):
                 for register in self.registers:
                     stem, _, half = register.name.rpartition("_")
                     with m.Case(register.address // 4):
@@ -200,8 +221,8 @@ class AxiLiteRegisters(wiring.Component):
         """Do what the accepted write means for ``register``."""
         for byte in range(4):
             bits = slice(8 * byte, 8 * byte + 8)
-            with m.If(self.wstrb[byte]):
+            with m.If(self._strobe[byte]):
                 if register.access == "rw":
-                    m.d.sync += getattr(self, f"set_{register.name}")[bits].eq(self.wdata[bits])
+                    m.d.sync += getattr(self, f"set_{register.name}")[bits].eq(self._data[bits])
                 else:
-                    m.d.comb += getattr(self, f"pulse_{register.name}")[bits].eq(self.wdata[bits])
+                    m.d.sync += getattr(self, f"pulse_{register.name}")[bits].eq(self._data[bits])

@@ -2,27 +2,56 @@
 
 Sizes are small ones: the slope per core or unit tells the rest. A tuple of the handshake designs
 has 64 bits, a result 96, and a core holds 8 tuples of each stream, as in Oge's thesis (tables 4.2
-and 6.1); the papers' figures are of other chips and tools, and stand beside ours for their form.
+and 6.1); the tuples of fjoin have two numbers of 32 bits, as in FJoin's table 4. The papers'
+figures are of other chips and tools, and stand beside ours for their form.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from joinery.fjoin import FJoinPipeline
+from joinery.link import LinkPort, LinkShape
 from joinery_gen.engines import Plan, plan
 from joinery_gen.generate import shell_of
 from joinery_gen.parse import parse
 from joinery_synth.families import FAMILIES
 from joinery_synth.model import forecast
 from joinery_synth.resources import Resources, synthesize
-from joinery_synth.route import route_design, spread
+from joinery_synth.route import Routing, route_design, spread
 
+from .bench_fjoin import WORKLOADS
 from .bench_handshake import QUERY
 from .common import read_query, say
 
 __all__ = ["bench_forecast", "bench_synth", "bench_timing"]
 
 ROWS_PER_CORE = 8
+
+
+def _thesis_plan(size: int, engine: str = "handshake", **settings: Any) -> Plan:
+    """The thesis's join with windows for so many cores."""
+    query = parse(QUERY.format(window=ROWS_PER_CORE * size), "thesis")
+    cores = {"cores": size} if engine == "handshake" else {}
+    return plan(query, engine, {**settings, **cores})
+
+
+def _thesis(size: int, **settings: Any) -> Any:
+    return shell_of(_thesis_plan(size, **settings))
+
+
+def _panes(lanes: int) -> Any:
+    return shell_of(plan(read_query("tick_stats"), "panes", {"lanes": lanes}))
+
+
+def _fjoin(units: int, workload: str) -> FJoinPipeline:
+    return FJoinPipeline(WORKLOADS[workload].pair, side="left", units=units)
+
+
+def _link(slots: int) -> LinkPort:
+    shape = LinkShape(slots=slots)
+    return LinkPort(cycles_per_bit=16, beat_bytes=32, row_bytes=24, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -32,21 +61,20 @@ class Series:
     ``paper`` has look-up tables and registers by size, on the chip that ``chip`` names.
     """
 
-    engine: str
-    query: str
+    make: Callable[[int], Any]
     size: str
     sizes: tuple[int, int]
-    settings: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     chip: str | None = None
 
-    def plan(self, size: int) -> Plan:
-        if self.query == "thesis":
-            query = parse(QUERY.format(window=ROWS_PER_CORE * max(size, 1)), "thesis")
-        else:
-            query = read_query(self.query)
-        named = {self.size: size} if self.size != "rows" else {}
-        return plan(query, self.engine, {**self.settings, **named})
+    def paper_slope(self, which: int) -> float | None:
+        """Look-up tables (0) or registers (1) per core or unit: between our sizes where the paper
+        has them, else between its smallest and its largest."""
+        if not self.paper:
+            return None
+        known = set(self.sizes) <= set(self.paper)
+        first, last = self.sizes if known else (min(self.paper), max(self.paper))
+        return round((self.paper[last][which] - self.paper[first][which]) / (last - first), 1)
 
 
 VIRTEX6 = "Virtex-6 XC6VLX240T, ISE 13.1"
@@ -54,50 +82,62 @@ TABLE_4_2 = {2: (2654, 3682), 4: (5281, 7106), 8: (9281, 13949), 16: (18260, 277
              32: (34467, 58212), 64: (78958, 116165)}  # fmt: skip
 TABLE_6_1 = {2: (4594, 4371), 4: (8784, 8358), 8: (17130, 16347), 16: (35051, 32323),
              32: (68216, 64526)}  # fmt: skip
+TABLE_4 = {256: (105_000, 225_000), 512: (209_000, 450_000)}
+U280 = "Alveo U280 (table 4)"
 
 SERIES = {
-    "handshake tree": Series("handshake", "thesis", "cores", (4, 8), {"merge": "tree"},
+    "handshake tree": Series(partial(_thesis, merge="tree"), "cores", (4, 8),
                              TABLE_4_2, f"{VIRTEX6} (table 4.2)"),
-    "handshake ring": Series("handshake", "thesis", "cores", (4, 8), {"merge": "ring"},
+    "handshake ring": Series(partial(_thesis, merge="ring"), "cores", (4, 8),
                              TABLE_6_1, f"{VIRTEX6} (table 6.1)"),
-    "handshake memory": Series("handshake", "thesis", "cores", (4, 8), {"storage": "memory"}),
-    "nested_loop": Series("nested_loop", "thesis", "rows", (8, 16)),
-    "panes": Series("panes", "tick_stats", "lanes", (1, 2)),
+    "handshake memory": Series(partial(_thesis, storage="memory"), "cores", (4, 8)),
+    "nested_loop": Series(partial(_thesis, engine="nested_loop"), "times 8 rows", (8, 16)),
+    "fjoin manhattan": Series(partial(_fjoin, workload="manhattan"), "units", (64, 128),
+                              TABLE_4, U280),
+    "fjoin prefix": Series(partial(_fjoin, workload="prefix"), "units", (64, 128)),
+    "panes": Series(_panes, "lanes", (1, 2)),
 }  # fmt: skip
 """The engines, each at two sizes."""
 
 
-def bench_synth(series: str = "all", target: str = "all", flat: int = 0) -> list[dict[str, Any]]:
-    """Every engine at two sizes on five families, the slope, and the papers' figures."""
+def bench_synth(
+    series: str = "all", target: str = "all", flat: int = 0, route: int = 0
+) -> list[dict[str, Any]]:
+    """Every engine at two sizes on five families, the slope, and the papers' figures.
+
+    With ``route``, designs for ECP5 are placed and routed as well, which takes minutes for each.
+    """
     names = list(SERIES) if series == "all" else [series]
     targets = list(FAMILIES) if target == "all" else [target]
     rows = []
     for name in names:
         for family in targets:
             say(f"  {name}, {family}")
-            rows += _slope(name, SERIES[name], family, not flat)
+            rows += _slope(name, SERIES[name], family, not flat, bool(route))
     return rows
 
 
-def _slope(name: str, series: Series, target: str, hierarchy: bool) -> list[dict[str, Any]]:
+def _slope(
+    name: str, series: Series, target: str, hierarchy: bool, route: bool
+) -> list[dict[str, Any]]:
     found = {
-        size: synthesize(shell_of(series.plan(size)), target, hierarchy=hierarchy)
-        for size in series.sizes
+        size: synthesize(series.make(size), target, hierarchy=hierarchy) for size in series.sizes
     }
-    small, large = series.sizes
-    return [_row(name, series, size, found, large - small) for size in series.sizes]
+    rows = [_row(name, series, size, found) for size in series.sizes]
+    for row, size in zip(rows, series.sizes, strict=True):
+        routed = route and target == "ecp5"
+        row["mhz"] = route_design(series.make(size)).fmax if routed else None
+    return rows
 
 
-def _row(
-    name: str, series: Series, size: int, found: Mapping[int, Resources], step: int
-) -> dict[str, Any]:
+def _row(name: str, series: Series, size: int, found: Mapping[int, Resources]) -> dict[str, Any]:
     small, large = (found[each].used for each in series.sizes)
+    step = series.sizes[1] - series.sizes[0]
     paper = series.paper.get(size)
     slopes = {
         f"{kind}_per_unit": round((large[kind] - small[kind]) / step, 1)
         for kind in ("lut", "ff", "bram")
     }
-    first, last = (series.paper.get(each) for each in series.sizes)
     return {
         "design": name,
         "target": found[size].target,
@@ -106,61 +146,89 @@ def _row(
         **slopes,
         "paper_lut": paper[0] if paper else None,
         "paper_ff": paper[1] if paper else None,
-        "paper_lut_per_unit": (last[0] - first[0]) / step if first and last else None,
-        "paper_ff_per_unit": (last[1] - first[1]) / step if first and last else None,
+        "paper_lut_per_unit": series.paper_slope(0),
+        "paper_ff_per_unit": series.paper_slope(1),
         "paper_chip": series.chip,
         "yosys_version": found[size].yosys_version.split()[1],
     }
 
 
 def bench_timing(
-    engine: str = "handshake", sizes: str = "4 8 16", seeds: int = 1, placer: str = "heap"
+    engine: str = "all", sizes: str = "", seeds: int = 1, placer: str = "heap"
 ) -> list[dict[str, Any]]:
     """The highest frequency on an ECP5 of speed grade 6 as a design grows, and what limits it.
 
     The checks of a table: no size is more than a tenth slower than the fastest, and all reach the
     frequency that is asked of the engine.
     """
-    series, least = TIMED[engine]
     rows: list[dict[str, Any]] = []
-    for size in map(int, sizes.split()):
-        say(f"  {engine}, {size} {series.size}")
-        routed = [
-            route_design(shell_of(series.plan(size)), seed=seed, placer=placer)
-            for seed in range(1, seeds + 1)
-        ]
-        slowest = min(routed, key=lambda each: each.fmax)
-        rows.append(
-            {
-                "engine": engine,
-                "size": f"{size} {series.size}",
-                **spread([each.fmax for each in routed]),
-                "asked": least,
-                "from": slowest.ends[0],
-                "to": slowest.ends[1],
-                "lut": slowest.used["TRELLIS_COMB"],
-                "ff": slowest.used["TRELLIS_FF"],
-                "nextpnr_version": slowest.nextpnr_version,
-            }
-        )
-    fastest = max(row["median"] for row in rows)
-    for row in rows:
-        row["fast_enough"] = row["median"] >= row["asked"]
-        row["flat"] = row["median"] >= 0.9 * fastest
+    for name in TIMED if engine == "all" else [engine]:
+        timed = TIMED[name]
+        found = []
+        for size in map(int, sizes.split() or timed.sizes):
+            say(f"  {name}, {size} {timed.size}")
+            chosen = "static" if size >= timed.static_from else placer
+            routed = [
+                route_design(timed.make(size), seed=seed, placer=chosen)
+                for seed in range(1, seeds + 1)
+            ]
+            found.append(_timing_row(name, f"{size} {timed.size}", timed.least, chosen, routed))
+        fastest = max(row["median"] for row in found)
+        for row in found:
+            row["fast_enough"] = row["median"] >= row["asked"]
+            row["flat"] = row["median"] >= 0.9 * fastest
+        rows += found
     return rows
 
 
-TIMED = {"handshake": (SERIES["handshake tree"], 120.0), "panes": (SERIES["panes"], 150.0)}
-"""What is routed, and the megahertz asked of it."""
+def _timing_row(
+    name: str, size: str, asked: float, placer: str, routed: Sequence[Routing]
+) -> dict[str, Any]:
+    slowest = min(routed, key=lambda each: each.fmax)
+    return {
+        "engine": name,
+        "size": size,
+        "placer": placer,
+        **spread([each.fmax for each in routed]),
+        "asked": asked,
+        "from": slowest.ends[0],
+        "to": slowest.ends[1],
+        "lut": slowest.used["TRELLIS_COMB"],
+        "ff": slowest.used["TRELLIS_FF"],
+        "nextpnr_version": slowest.nextpnr_version,
+    }
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What is routed at which sizes, and the megahertz asked of it.
+
+    The static placer takes designs from a size on: it needs minutes where the other needs an hour.
+    """
+
+    make: Callable[[int], Any]
+    size: str
+    sizes: tuple[int, ...]
+    least: float
+    static_from: int
+
+
+TIMED = {
+    "handshake": Timed(partial(_thesis, merge="tree"), "cores", (4, 8, 16), 120.0, 16),
+    "fjoin": Timed(partial(_fjoin, workload="prefix"), "units", (64, 128, 256), 120.0, 256),
+    "panes": Timed(_panes, "lanes", (1,), 150.0, 4),
+    "link": Timed(_link, "slots", (32,), 120.0, 1 << 8),
+}
+"""Units of fjoin are in clusters of 16, so these are 4, 8 and 16 clusters."""
 
 
 def bench_forecast(sizes: str = "8 16 32", target: str = "xcup") -> list[dict[str, Any]]:
     """How far ``joinery plan`` is from synthesis, on designs that it was not made from."""
     rows = []
-    for name in ("handshake tree", "handshake memory"):
+    for name, settings in FORECAST.items():
         for size in map(int, sizes.split()):
             say(f"  {name}, {size} cores, {target}")
-            chosen = SERIES[name].plan(size)
+            chosen = _thesis_plan(size, **settings)
             foretold = forecast(chosen, target).used
             found = synthesize(shell_of(chosen), target)
             errors = {kind: 100 * (foretold[kind] / found.used[kind] - 1) for kind in ("lut", "ff")}
@@ -177,3 +245,6 @@ def bench_forecast(sizes: str = "8 16 32", target: str = "xcup") -> list[dict[st
                 }
             )
     return rows
+
+
+FORECAST = {"handshake tree": {"merge": "tree"}, "handshake memory": {"storage": "memory"}}

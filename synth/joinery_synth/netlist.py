@@ -58,6 +58,21 @@ class Netlist:
         visit("top", depth)
         return list(names)
 
+    def repeated(self) -> list[str]:
+        """The outermost modules of which a module has several instances."""
+        names: dict[str, None] = {}
+
+        def visit(module: str) -> None:
+            inside = list(self.modules[module].values())
+            for kind in dict.fromkeys(inside):
+                if inside.count(kind) > 1:
+                    names[kind] = None
+                else:
+                    visit(kind)
+
+        visit("top")
+        return list(names)
+
     def instances(self, module: str = "top", path: str = "") -> Iterator[tuple[str, str]]:
         """Path and module of every instance below ``module``, in depth-first order."""
         for name, kind in self.modules[module].items():

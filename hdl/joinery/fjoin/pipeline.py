@@ -19,7 +19,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..join import JoinPair
-from ..stream import Queue
+from ..stream import Buffer
 from ..units import place
 from .cluster import Cluster
 from .edge import Lane, Outlet
@@ -32,7 +32,7 @@ __all__ = ["FJoinPipeline"]
 class FJoinPipeline(wiring.Component):
     """Join batches of stream tuples, each with its own window.
 
-    Latency: ``shape.flight_cycles + 8`` cycles from a window tuple to its first match. Throughput:
+    Latency: ``shape.flight_cycles + 10`` cycles from a window tuple to its first match. Throughput:
     a window tuple per cycle, as long as its matches are fewer than the lanes; else a match per
     cycle and lane. A change of batch takes ``shape.slots + 1`` cycles at most.
 
@@ -57,7 +57,7 @@ class FJoinPipeline(wiring.Component):
         The largest distance of two times; to be changed while nothing is inside.
     o : Out(stream.Signature(shape.result))
     wrong_order, out_of_range : Out(range(lanes + 1))
-        Pairs left out in this cycle: the window tuple came later; or else the times are too far
+        Pairs left out in the last cycle: the window tuple came later; or else the times are too far
         apart.
     """
 
@@ -111,7 +111,7 @@ class FJoinPipeline(wiring.Component):
             "per_window_tuple": 1,
             "per_batch": shape.slots + 1,
             "load": shape.units + 1,
-            "latency": shape.flight_cycles + 8,
+            "latency": shape.flight_cycles + 10,
             "matches_per_cycle": shape.lanes,
         }
 
@@ -120,7 +120,7 @@ class FJoinPipeline(wiring.Component):
         shape = self.shape
         m.submodules.loader = loader = Loader(shape)
         m.submodules.sequencer = sequencer = Sequencer(shape)
-        m.submodules.batches = batches = Queue(range(shape.units + 1), depth=2)
+        m.submodules.batches = batches = Buffer(range(shape.units + 1))
         m.submodules.outlet = outlet = Outlet(shape)
         wiring.connect(m, wiring.flipped(self.i_stream), loader.i)
         wiring.connect(m, wiring.flipped(self.i_window), sequencer.i)
@@ -150,8 +150,10 @@ class FJoinPipeline(wiring.Component):
                 lane.store.cluster.eq(cluster),
                 lane.time_range.eq(self.time_range),
             ]
-            for seen, found in zip(lane.hits, hits[number :: shape.lanes], strict=False):
-                m.d.comb += seen.eq(found)
+            own_hits = hits[number :: shape.lanes]
+            m.d.comb += lane.marks.eq(Cat(found[0] for found in own_hits))
+            for seen, found in zip(lane.hits, own_hits, strict=False):
+                m.d.comb += seen.eq(found[1:])
             wiring.connect(m, lane.o, outlet.i[number])
         m.d.comb += [
             sequencer.room.eq(Cat(lane.room for lane in lanes).all()),
@@ -161,7 +163,8 @@ class FJoinPipeline(wiring.Component):
         return m
 
     def _clusters(self, m: Module, platform: object, load: Any, step: Any) -> list[Value]:
-        """Chain the clusters; return the matches of each, all for the same window tuple."""
+        """Chain the clusters; return of each whether there is a match, and the matches, all for the
+        same window tuple."""
         shape, hits = self.shape, []
         for number, units in enumerate(shape.cluster_sizes):
             cluster = Cluster(shape, units=units)
@@ -173,5 +176,5 @@ class FJoinPipeline(wiring.Component):
             ]
             load, step = cluster.o_load, cluster.o_step
             late = shape.clusters - 1 - number
-            hits.append(delayed(m, cluster.hits, late, f"hits_{number}"))
+            hits.append(delayed(m, Cat(cluster.hit, cluster.hits), late, f"hits_{number}"))
         return hits

@@ -20,8 +20,8 @@ FLOWS = ("chain", "broadcast")
 def command_signature(span: int) -> wiring.Signature:
     """What all cores do in a cycle, the same for all of them (section 4.1 of Teubner: lock step).
 
-    A left row is shifted in one cycle before the first ``scan`` that sees it, and a right row in
-    the cycle of the last ``scan`` that must not see it.
+    A left row is shifted in with the first ``scan`` that sees it, and a right row one cycle after
+    the last ``scan`` that must not see it.
     """
     return wiring.Signature(
         {
@@ -65,7 +65,7 @@ class JoinCore(wiring.Component):
     i_left, o_left, i_right, o_right : slots
         What is shifted in and out. Left rows go up the chain, right rows come down.
     probe_left, probe_right : In(slots)
-        In a broadcast, the rows to compare with the segments.
+        In a broadcast, the rows to compare with the segments, one cycle after ``scan``.
     room, busy : Out(1)
     dropped : Out
         Matches lost in this cycle.
@@ -106,12 +106,12 @@ class JoinCore(wiring.Component):
         self.span = span
         self.segment = STORAGE[storage]
         self.flow = flow
-        # Rows are read one cycle after the command, so one more round can be on its way.
+        # Rows are read two cycles after the command, so two more rounds can be on their way.
         self.probing: dict[str, Any] = {
             "ways": ways,
             "ops_per_stage": ops_per_stage,
             "depth": queue_depth,
-            "notice": None if notice is None else notice + 1,
+            "notice": None if notice is None else notice + 2,
         }
         self.key = (
             pair, rows_left, rows_right, ways, span, storage, flow, ops_per_stage, queue_depth,
@@ -147,6 +147,15 @@ class JoinCore(wiring.Component):
         # Its queue keeps the choice made here and those of the network apart: two short paths.
         m.submodules.outlet = outlet = Merger(self.pair.match, inputs=2)
 
+        # A copy of the command for each core, as it goes to every bit of the rows.
+        scan_left, scan_right = Signal(), Signal()
+        index = Signal.like(self.command.index)
+        m.d.sync += [
+            scan_left.eq(self.command.scan_left),
+            scan_right.eq(self.command.scan_right),
+            index.eq(self.command.index),
+        ]
+
         def attach(side: str) -> None:
             segment = segments[side]
             m.submodules[side] = segment
@@ -155,7 +164,7 @@ class JoinCore(wiring.Component):
                 segment.shift.eq(getattr(self, f"shift_{side}")),
                 segment.i.eq(getattr(self, f"i_{side}")),
                 getattr(self, f"o_{side}").eq(segment.oldest),
-                segment.index.eq(self.command.index),
+                segment.index.eq(index),
             ]
 
         def probe(side: str, go: Signal, slot: data.View, found: Any) -> None:
@@ -175,8 +184,8 @@ class JoinCore(wiring.Component):
             attach(side)
         from_left = segments["left"].newest if self.flow == "chain" else self.probe_left
         from_right = self.i_right if self.flow == "chain" else self.probe_right
-        probe("left", self.command.scan_left, from_left, segments["right"].o)
-        probe("right", self.command.scan_right, from_right, segments["left"].o)
+        probe("left", scan_left, from_left, segments["right"].o)
+        probe("right", scan_right, from_right, segments["left"].o)
         left, right = probers.values()
         m.d.comb += [
             self.room.eq(left.room & right.room),

@@ -168,8 +168,8 @@ class HandshakeJoin(JoinEngine):
         self.drain_steps = drain_steps(rows_left, rows_right, cores) if flow == "chain" else 0
         latency = pipeline_latency(pair.predicate, ops_per_stage)
         # On their way to a queue when it asks to wait: one register for the cores' `room`, the
-        # sequencer's, one for reading the segment, and the predicate's.
-        reserve = 1 + Sequencer.NOTICE + 1 + latency
+        # sequencer's, one in the core, one for reading the segment, and the predicate's.
+        reserve = 1 + Sequencer.NOTICE + 2 + latency
         least = 1 if policy == "drop_results" else reserve + 1
         self.queue_depth = 2 * (reserve + 1) if queue_depth is None else queue_depth
         if not isinstance(self.queue_depth, int) or self.queue_depth < least:
@@ -179,7 +179,7 @@ class HandshakeJoin(JoinEngine):
             )
         self.backlog = self.queue_depth - (0 if policy == "drop_results" else reserve)
         # From the decision to scan until a match shows in a queue and in the register behind it.
-        self.flight_cycles = Sequencer.NOTICE + 1 + latency + 1 + 1
+        self.flight_cycles = Sequencer.NOTICE + 2 + latency + 1 + 1
         # The end is taken, the drain found done, the flight over and nothing busy, the end sent.
         self.end_cycles = self.flight_cycles + 4 + (lanes > 1)
 

@@ -18,9 +18,8 @@ class Sequencer(wiring.Component):
 
     A step shifts a window, or both, and scans the other. It takes ``left_cycles`` for a left
     tuple, ``right_cycles`` for a right one, the larger of the two for both, and the next one
-    follows without a gap. Between the cycle in which a step is decided and its first command lie
-    two registers (one for a shift of the left window), so that the cores' inputs come from
-    registers alone.
+    follows without a gap. All that goes to the cores comes from registers; a shift of the right
+    window lies one cycle after the last command of its step.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class Sequencer(wiring.Component):
     left, right : Out(slots)
         The rows that are shifted in, beside their ``shift``.
     probe_left, probe_right : Out(slots)
-        The rows that are compared, beside ``scan``.
+        The rows that are compared, one cycle after ``scan``.
     room : In(1)
         Steps go on only while this is high.
     busy : In(1)
@@ -55,8 +54,8 @@ class Sequencer(wiring.Component):
         A transfer with data was taken in the last cycle; it was refused.
     """
 
-    NOTICE = 2
-    """Scans that still come, counted from the cycle after ``room`` went low: two registers."""
+    NOTICE = 1
+    """Scans that still come, counted from the cycle after ``room`` went low: one register."""
 
     i: stream.Interface
     command: Any
@@ -113,75 +112,92 @@ class Sequencer(wiring.Component):
         m = Module()
         i = self.i.payload
 
-        begin = Signal()  # a step begins in this cycle
+        begin = Signal()  # a step begins in this cycle, as there is room
         step_left, step_right = Signal(), Signal()  # what it shifts
         held_left, held_right = Signal(), Signal()
         busy = Signal()  # indices of the current step are left for later cycles
         issue, last = Signal(), Signal()  # an index is decided now; it is the step's last
         index, final = Signal(range(self.span)), Signal(range(self.span))
         index_now, final_now = Signal.like(index), Signal.like(final)
+        near = Signal()  # the next index is the last of its step
+        draining = Signal()
 
-        with m.If(begin):
-            m.d.comb += final_now.eq(
-                Mux(
-                    step_left & step_right,
-                    self.span - 1,
-                    Mux(step_left, self.left_cycles - 1, self.right_cycles - 1),
-                )
-            )
-        with m.Else():
+        # Where no index is issued, none of these matters.
+        with m.If(busy):
             m.d.comb += [
                 step_left.eq(held_left),
                 step_right.eq(held_right),
                 index_now.eq(index),
                 final_now.eq(final),
+                last.eq(near),
             ]
-        m.d.comb += [issue.eq(begin | (busy & self.room)), last.eq(index_now == final_now)]
-        with m.If(issue):
+        with m.Else():
+            m.d.comb += [
+                step_left.eq(i.has_left | draining),
+                step_right.eq(i.has_right | draining),
+                final_now.eq(
+                    Mux(
+                        step_left & step_right,
+                        self.span - 1,
+                        Mux(step_left, self.left_cycles - 1, self.right_cycles - 1),
+                    )
+                ),
+                last.eq(final_now == 0),
+            ]
+        m.d.comb += issue.eq(self.room & (begin | busy))
+        with m.If(self.room):
             m.d.sync += [
                 index.eq(index_now + 1),
                 final.eq(final_now),
+                near.eq(index_now + 1 == final_now),
                 held_left.eq(step_left),
                 held_right.eq(step_right),
-                busy.eq(~last),
+                busy.eq((begin | busy) & ~last),
             ]
 
-        accept, refuse = Signal(), Signal()
-        m.d.comb += accept.eq(self.i.valid & self.i.ready & ~refuse)
+        accept, refuse, free = Signal(), Signal(), Signal()
+        m.d.comb += free.eq(self.room & ~busy)
         m.d.sync += [
-            self.decided.eq(self.i.valid & self.i.ready & ~i.end),
+            self.decided.eq((accept | refuse) & ~i.end),
             self.refused.eq(refuse),
         ]
         self._send(m, accept, begin & step_left, issue, step_left, step_right, last, index_now)
 
         steps_left = Signal(range(self.drain_steps + 1))
+        drained, landed = Signal(), Signal()  # no steps are left; the last one's matches show
         flight = Signal(range(self.flight_cycles + 1))
         m.d.sync += self.command.clear.eq(0)
         with m.FSM():
             with m.State("accept"):
                 m.d.comb += [
+                    self.i.ready.eq(free | refuse),
+                    accept.eq(self.i.valid & free),
                     refuse.eq(self.i.valid & ~i.end & ~self.room & self.sheds),
-                    self.i.ready.eq((self.room & ~busy) | refuse),
+                    begin.eq(accept & ~i.end & (i.has_left | i.has_right)),
                     self.stalled.eq(~self.room & (busy | self.i.valid)),
                 ]
-                with m.If(accept & ~i.end):
-                    m.d.comb += begin.eq(i.has_left | i.has_right)
-                    with m.If(begin):
-                        m.d.comb += [step_left.eq(i.has_left), step_right.eq(i.has_right)]
-                with m.Elif(accept):
-                    m.d.sync += [steps_left.eq(self.drain_steps), flight.eq(0)]
+                m.d.sync += [
+                    steps_left.eq(self.drain_steps),
+                    drained.eq(self.drain_steps == 0),
+                    flight.eq(0),
+                    landed.eq(0),
+                ]
+                with m.If(accept & i.end):
                     m.next = "drain"
             with m.State("drain"):
-                m.d.comb += self.stalled.eq(~self.room)
-                with m.If((steps_left != 0) & self.room & ~busy):
-                    m.d.comb += [begin.eq(1), step_left.eq(1), step_right.eq(1)]
-                    m.d.sync += steps_left.eq(steps_left - 1)
-                with m.Elif((steps_left == 0) & ~busy):
+                m.d.comb += [
+                    draining.eq(1),
+                    begin.eq(free & ~drained),
+                    self.stalled.eq(~self.room),
+                ]
+                with m.If(free & ~drained):
+                    m.d.sync += [steps_left.eq(steps_left - 1), drained.eq(steps_left == 1)]
+                with m.If(drained & ~busy):
                     m.next = "settle"
             with m.State("settle"):
-                with m.If(flight != self.flight_cycles):
-                    m.d.sync += flight.eq(flight + 1)
-                with m.Elif(~self.busy):
+                m.d.sync += flight.eq(flight + 1)
+                m.d.sync += landed.eq(landed | (flight == self.flight_cycles - 1))
+                with m.If(landed & ~self.busy):
                     m.next = "end"
             with m.State("end"):
                 m.d.comb += self.o_end.valid.eq(1)
@@ -201,22 +217,18 @@ class Sequencer(wiring.Component):
         last: Signal,
         index: Signal,
     ) -> None:
-        """Register the commands. Scans, and all that concerns the right window, take one more
-        cycle than the shift of the left window: a scan sees the left row already in its place,
-        and the right row on its way in."""
+        """Register the commands. All that concerns the right window takes one more cycle than what
+        concerns the left one: a scan sees the left row already in its place, and the right row on
+        its way in."""
         i = self.i.payload
-        soon = self.command.signature.create(path=("soon",))
         shift_right_soon = Signal()
         right_soon = Signal.like(self.right)
         m.d.sync += [
             self.shift_left.eq(shift_left),
-            soon.scan_left.eq(issue & step_left),
-            soon.scan_right.eq(issue & step_right),
-            soon.index.eq(index),
+            self.command.scan_left.eq(issue & step_left),
+            self.command.scan_right.eq(issue & step_right),
+            self.command.index.eq(index),
             shift_right_soon.eq(issue & step_right & last),
-            self.command.scan_left.eq(soon.scan_left),
-            self.command.scan_right.eq(soon.scan_right),
-            self.command.index.eq(soon.index),
             self.shift_right.eq(shift_right_soon),
             self.probe_left.eq(self.left),
             self.right.eq(right_soon),

@@ -119,7 +119,6 @@ class BoardTop(wiring.Component):
         number = Signal(NUMBER_BITS)  # of the next beat to be decided on
         beat = beats.p
         m.d.comb += [
-            room.eq(begun + refusals.level < REFUSALS),
             shell.s_axis_tdata.eq(Mux(beat.end, 0, beat.data)),
             shell.s_axis_tkeep.eq((~beat.end).replicate(shell.input_bytes)),
             shell.s_axis_tlast.eq(beat.end),
@@ -131,6 +130,7 @@ class BoardTop(wiring.Component):
             self.status.waiting.eq(beats.valid & ~beats.ready),
         ]
         m.d.sync += [
+            room.eq(begun + refusals.level < REFUSALS - 1),  # a cycle old: one may have entered
             begun.eq(begun + entered - shell.log_valid),
             number.eq(number + shell.log_valid),
         ]

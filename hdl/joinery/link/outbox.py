@@ -23,7 +23,7 @@ class Outbox(wiring.Component):
     A frame is closed when it is full, or when it could be sent at once and its last message is
     whole; so frames are full where there is much to tell, and nothing waits long.
 
-    Throughput: a byte per cycle in, one every second cycle out.
+    Throughput: a byte per cycle in, one every third cycle out.
 
     Parameters
     ----------
@@ -39,6 +39,8 @@ class Outbox(wiring.Component):
         Forget all frames; the next one is number 0.
     again : Out(1)
         There is a frame that the host wants again.
+    unsure : Out(1)
+        It is about to be known whether there is.
     new : Out(1)
         There is a frame that has not been sent, or a part of one that can be.
     start : In(1)
@@ -53,6 +55,7 @@ class Outbox(wiring.Component):
     i_status: stream.Interface
     clear: Signal
     again: Signal
+    unsure: Signal
     new: Signal
     start: Signal
     head: Signal
@@ -67,6 +70,7 @@ class Outbox(wiring.Component):
                 "i_status": In(stream.Signature(status_layout(shape), always_ready=True)),
                 "clear": In(1),
                 "again": Out(1),
+                "unsure": Out(1),
                 "new": Out(1),
                 "start": In(1),
                 "head": Out(8),
@@ -87,8 +91,9 @@ class Outbox(wiring.Component):
         chosen = self._choose(m, first)
         new = Signal()  # a new frame begins
         number = Signal(8)
+        # A cycle old: it holds until a frame is begun, or all is cleared, which is answered first.
+        m.d.sync += self.new.eq((self.head != fill) | part)
         m.d.comb += [
-            self.new.eq((self.head != fill) | part),
             new.eq(self.start & ~self.again),
             close.eq(new & (self.head == fill)),
             number.eq(Mux(self.again, first + (chosen - first)[: self.slot_bits], self.head)),
@@ -141,18 +146,24 @@ class Outbox(wiring.Component):
         asked: Any = self.i_status.p
         slots = self.shape.slots
         wanted = Signal(slots)
-        chosen = Signal(self.slot_bits)
+        some = Signal()
+        lowest, chosen = Signal(self.slot_bits), Signal(self.slot_bits)
         target = Signal(8)  # the host has used all frames before this
         passed = Signal()
         repeated = Signal()
         m.d.comb += [
-            self.again.eq(wanted.any()),
+            self.again.eq(some & ~self.unsure),
             repeated.eq(self.start & self.again),
             passed.eq(first != target),
         ]
+        m.d.sync += [
+            some.eq(wanted.any()),
+            chosen.eq(lowest),
+            self.unsure.eq(passed | repeated | self.i_status.valid | self.clear),
+        ]
         for k in reversed(range(slots)):
             with m.If(wanted[k]):
-                m.d.comb += chosen.eq(k)
+                m.d.comb += lowest.eq(k)
         # Frame by frame, so that what was wanted of a slot is forgotten before it is filled anew.
         with m.If(passed):
             m.d.sync += first.eq(first + 1)
@@ -174,6 +185,8 @@ class Outbox(wiring.Component):
         o: Any = self.o.p
         frame = Signal(8)
         place = Signal(range(most))
+        byte = Signal(8)
+        size = Signal.like(read_size.data)
         m.d.comb += [
             read_size.addr.eq(frame[: self.slot_bits]),
             read.addr.eq(Cat(place, frame[: self.slot_bits])),
@@ -191,14 +204,17 @@ class Outbox(wiring.Component):
                 with m.If(self.o.ready):
                     m.next = "fetch"
             with m.State("fetch"):
+                m.next = "hold"
+            with m.State("hold"):
+                m.d.sync += [byte.eq(read.data), size.eq(read_size.data)]
                 m.next = "byte"
             with m.State("byte"):
-                m.d.comb += [self.o.valid.eq(1), o.data.eq(read.data), read.en.eq(0)]
+                m.d.comb += [self.o.valid.eq(1), o.data.eq(byte)]
                 with m.If(self.o.ready):
                     m.d.sync += place.eq(place + 1)
                     m.next = "fetch"
                     # The size is wrong where all has been cleared meanwhile, but the frame ends.
-                    with m.If(place + 1 >= read_size.data):
+                    with m.If(place + 1 >= size):
                         m.next = "end"
             with m.State("end"):
                 m.d.comb += [self.o.valid.eq(1), o.end.eq(1)]

@@ -6,7 +6,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .frames import Deframer, Framer
+from ..stream import Buffer
+from .frames import BODY, Deframer, Framer
 from .outbox import MESSAGE
 from .protocol import LinkShape
 from .receiver import LinkReceiver
@@ -75,9 +76,12 @@ class LinkEnd(wiring.Component):
         m.submodules.sender = sender = self.sender
         m.submodules.framer = framer = Framer()
         wiring.connect(m, wiring.flipped(self.i_line), deframer.i)
-        wiring.connect(m, deframer.o, receiver.i)
+        # Registers behind the check of a frame and in front of the CRC.
+        m.submodules.outgoing = outgoing = Buffer(BODY)
+        m.d.sync += [receiver.i.valid.eq(deframer.o.valid), receiver.i.p.eq(deframer.o.p)]
         wiring.connect(m, receiver.o_status, sender.i_status)
-        wiring.connect(m, sender.o, framer.i)
+        wiring.connect(m, sender.o, outgoing.i)
+        wiring.connect(m, outgoing.o, framer.i)
         wiring.connect(m, framer.o, wiring.flipped(self.o_line))
         wiring.connect(m, receiver.o, wiring.flipped(self.o))
         wiring.connect(m, wiring.flipped(self.i), sender.i)

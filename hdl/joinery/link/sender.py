@@ -102,6 +102,8 @@ class LinkSender(wiring.Component):
                     say(Kind.OPEN)
                 with m.Elif(outbox.again):
                     send()
+                with m.Elif(outbox.unsure):
+                    pass
                 with m.Elif(status_due):
                     m.d.sync += status_due.eq(0)
                     with m.If(self.session):

@@ -332,14 +332,14 @@ class PaneAggregation(PaneEngine):
     def _end_time(self, m: Module, walker: PaneWalker, go: Signal) -> Value:
         """The end of the pane of a step, when its windows take it."""
         number = Signal(signed(self.plan.number.width + 1))
-        m.d.comb += number.eq(walker.number)
+        m.d.comb += number.eq(delayed(m, walker.number, 1, go, "end_number"))
         parts = [
             delayed(m, product, 1, go, f"end_time_{k}")
             for k, product in enumerate(chunk_products(number, self._setting.pane))
         ]
         total = Signal(self.end_time)
         m.d.comb += total.eq(sum(parts))
-        return delayed(m, total, self.window_latency + 1, go, "end_time")
+        return delayed(m, total, self.window_latency, go, "end_time")
 
     def _connect_windows(
         self, m: Module, value: list[Signal], united: Any, go: Signal, end_time: Value

@@ -129,7 +129,8 @@ class Queue(wiring.Component):
         pop = Signal()
         m.d.comb += push.eq(self.i.valid & self.i.ready)
         m.d.comb += pop.eq(self.o.valid & self.o.ready)
-        m.d.sync += self.level.eq(self.level + push - pop)
+        with m.If(push ^ pop):
+            m.d.sync += self.level.eq(Mux(push, self.level + 1, self.level - 1))
 
         if self.depth == 1:
             m.d.comb += self.i.ready.eq(~self.level | self.o.ready)
@@ -153,15 +154,21 @@ class Queue(wiring.Component):
         with m.If(fetch):
             m.d.sync += read.addr.eq(after(read.addr))
 
-        m.d.comb += self.i.ready.eq(self.level != self.depth)
+        # What the handshakes need of the level is known a cycle ahead, so they begin at a register.
+        full = Signal()
+        with m.If(push ^ pop):
+            m.d.sync += full.eq(push & (self.level == self.depth - 1))
+
+        m.d.comb += self.i.ready.eq(~full)
         m.d.comb += write.en.eq(stored)
         m.d.comb += write.data.eq(self.i.payload)
 
         if self.style == "distributed":
             m.d.comb += stored.eq(push)
             m.d.comb += fetch.eq(pop)
-            m.d.comb += self.o.valid.eq(self.level != 0)
             m.d.comb += self.o.payload.eq(read.data)
+            with m.If(push ^ pop):
+                m.d.sync += self.o.valid.eq(push | (self.level != 1))
             return m
 
         # The memory's own output register presents the oldest transfer; the next is fetched into it

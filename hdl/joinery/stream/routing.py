@@ -1,12 +1,10 @@
 """Blocks with several streams on one side: copying, choosing, merging."""
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, ShapeLike, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -108,37 +106,31 @@ class Arbiter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
 
-        # One bit per input: who asks, who may go before the turn wraps, who goes.
-        requests = Signal(self.inputs)
-        later = Signal(self.inputs)
-        first = Signal(self.inputs)
+        # Those from the turn on that ask go before the rest, each in order of their number. Between
+        # two halves of the inputs, that takes two bits of each half, so the choice is a tree.
+        from_turn = Signal(self.inputs)
         grant = Signal(self.inputs)
-        holder = Signal(self.inputs)
-        held = Signal()
+        first = [i.valid & from_turn[k] for k, i in enumerate(self.i)]
 
-        m.d.comb += requests.eq(Cat(i.valid for i in self.i))
-        with m.If((requests & later).any()):
-            m.d.comb += first.eq(requests & later)
-        with m.Else():
-            m.d.comb += first.eq(requests)
-        with m.If(held):
-            m.d.comb += grant.eq(holder)
-        with m.Else():
-            m.d.comb += grant.eq(first & -first)
+        def choose(inputs: range, wanted: Value) -> Value:
+            """Grant one of ``inputs`` if any is ``wanted``; return its payload."""
+            if len(inputs) == 1:
+                m.d.comb += grant[inputs[0]].eq(wanted & self.i[inputs[0]].valid)
+                return Value.cast(self.i[inputs[0]].payload)
+            low, high = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 :]
+            lower = Signal(name=f"lower_{low[0]}_{high[-1]}")
+            soon, late = (Cat(first[k] for k in half).any() for half in (low, high))
+            m.d.comb += lower.eq(soon | (~late & Cat(self.i[k].valid for k in low).any()))
+            return Mux(lower, choose(low, wanted & lower), choose(high, wanted & ~lower))
 
-        with m.If(self.o.valid):
-            m.d.sync += later.eq(~(grant ^ (grant - 1)))
-        m.d.sync += holder.eq(grant)
-        m.d.sync += held.eq(self.o.valid & ~self.o.ready)
-
-        chosen = (
-            Value.cast(i.payload).as_unsigned() & grant[k].replicate(len(Value.cast(i.payload)))
-            for k, i in enumerate(self.i)
-        )
-        m.d.comb += self.o.valid.eq(requests.any())
-        m.d.comb += Value.cast(self.o.payload).eq(reduce(or_, chosen))
+        m.d.comb += self.o.valid.eq(Cat(i.valid for i in self.i).any())
+        m.d.comb += Value.cast(self.o.payload).eq(choose(range(self.inputs), Const(1)))
         for k, i in enumerate(self.i):
             m.d.comb += i.ready.eq(grant[k] & self.o.ready)
+        # A choice that is not taken at once stands, as its input goes on to ask.
+        with m.If(self.o.valid):
+            for k in range(self.inputs):
+                m.d.sync += from_turn[k].eq(grant[:k].any() | (grant[k] & ~self.o.ready))
 
         return m
 
