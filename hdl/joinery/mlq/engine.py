@@ -130,9 +130,20 @@ class KernelBank(wiring.Component):
         m.submodules.fork = fork = Fork(self.i.payload.shape(), outputs=len(kernels))
         wiring.connect(m, wiring.flipped(self.i), fork.i)
         ready = []
-        for (aggregate, name, kernel), branch in zip(kernels, fork.o, strict=True):
+        parts = self.queues.parts
+        latencies = [
+            kernel.latency(kernel.shape, lanes=kernel.lanes, parts=parts)
+            for _, _, kernel in kernels
+        ]
+        for (aggregate, name, kernel), branch, latency in zip(
+            kernels, fork.o, latencies, strict=True
+        ):
+            # Room for the windows that pass while the slowest kernel is at work on one.
+            ahead = (max(latencies) - latency) // max(1, parts - 1)
             m.submodules[f"kernel_{name}"] = kernel
-            m.submodules[f"result_{name}"] = result = Queue(kernel.o.payload.shape(), depth=4)
+            m.submodules[f"result_{name}"] = result = Queue(
+                kernel.o.payload.shape(), depth=4 + ahead
+            )
             self._feed(m, aggregate, branch, kernel)
             wiring.connect(m, kernel.o, result.i)
             m.d.comb += self.o.p[name].eq(result.o.payload)
