@@ -83,6 +83,7 @@ def hierarchies(draw: st.DrawFn) -> tuple[list[Level], list[Any], int]:
                 channels=channels,
                 burst=1 if time is None else draw(st.sampled_from([1, 3])),
                 duplex=time is None or draw(st.booleans()),
+                pending=draw(st.sampled_from([1, 4, 16])),
             )
         )
         timing.append(time)
@@ -283,6 +284,7 @@ def _held(
     [
         (lambda: Level(3, 2), "A level of 3 values has no whole words of 2"),
         (lambda: Level(4, 3), "Level word must be a power of two, not 3"),
+        (lambda: Level(4, pending=3), "Level pending must be a power of two, not 3"),
         (lambda: Level(0), "Level values must be a positive integer, not 0"),
         (lambda: Level(4, 2, 4), "A granule of 4 values is larger than a word"),
         (lambda: Queues((), 1, 1, 1), "Queues have at least one level"),
