@@ -312,6 +312,15 @@ def test_dead_values_wait_behind_live_ones() -> None:
     check(make(windows, HIERARCHIES["dram"][0]), items, timing=HIERARCHIES["dram"][1])
 
 
+@pytest.mark.parametrize(("name", "wrong"), [("behind", 1), ("ahead", 3)])
+def test_labels_of_too_few_bits_are_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: int
+) -> None:
+    monkeypatch.setattr(TimeWindows, name, wrong)
+    with pytest.raises(AssertionError):
+        test_dead_values_wait_behind_live_ones()
+
+
 def test_a_full_queue_raises_the_flag_and_keeps_what_it_has() -> None:
     windows = TimeWindows(range=8, slide=8)
     levels, timing = HIERARCHIES["bram+dram"]
