@@ -52,16 +52,10 @@ def levels_of(
             channels=memory.channels,
             burst=1 if memory.burst == 1 else max(memory.burst, -(-held // word)),
             duplex=memory.duplex,
-            pending=_pending(memory),
+            pending=memory.pending,
         )
         for memory, held, word in zip(memories, values, words, strict=True)
     )
-
-
-def _pending(memory: MemorySpec) -> int:
-    """Words to wait for at once: each is read and written, and all of them take its latency."""
-    needed = -(-(memory.latency + 8) // (2 * max(1, round(memory.cycles(1))))) + 1
-    return 1 << (needed - 1).bit_length()
 
 
 class SpeedTop(wiring.Component):
