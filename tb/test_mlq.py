@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joinery.mlq import Level, MultiLevelQueue, Queues, TimedMemory
+from joinery.mlq.channel import DuplexChannel
 from joinery.mlq.keys import hash_key
 from joinery_tb.mlq import QueueBench, keyed_windows, make_memories, run_queue
+from joinery_tb.mutants import broken
 from joinery_tb.simulate import STALLS
 
 SRAM = {"short": (6, 5), "long": (6, 5), "latency": 4}
@@ -83,6 +85,7 @@ def hierarchies(draw: st.DrawFn) -> tuple[list[Level], list[Any], int]:
                 channels=channels,
                 burst=1 if time is None else draw(st.sampled_from([1, 3])),
                 duplex=time is None or draw(st.booleans()),
+                pending=draw(st.sampled_from([1, 4, 16])),
             )
         )
         timing.append(time)
@@ -155,6 +158,27 @@ def test_long_bursts_never_keep_a_word_from_being_written_back() -> None:
     dut = make([Level(64, 4, 4, 2, 8)], rows=64, slots=8, depth=16)
     (found,), _, _ = run_queue(dut, tuples, rows=40, slide=1, timing=[timing])
     assert found == list(keyed_windows(tuples, 40, 1))
+
+
+def run_close_windows() -> tuple[Any, Any]:
+    """Two windows complete one after the other, and values of the second key follow at once.
+
+    They lie where the second window does, which is still to be read.
+    """
+    keys = [0, 1] * 7 + [0, 1] + [1] * 7 + [0] * 7 + [1, 0]
+    tuples = [(key, number) for number, key in enumerate(keys)]
+    dut = make([Level(8, duplex=True)], rows=8)
+    (found,), _, _ = run_queue(dut, tuples, rows=8, slide=8)
+    return found, list(keyed_windows(tuples, 8, 8))
+
+
+def test_writes_wait_for_what_is_still_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, expected = run_close_windows()
+    assert found == expected
+    careless = broken(DuplexChannel, 'needs(waiting, "waiting")', "0")
+    monkeypatch.setattr("joinery.mlq.level.DuplexChannel", careless)
+    found, expected = run_close_windows()
+    assert found != expected
 
 
 @pytest.mark.parametrize("keys", [1, 4])
@@ -283,6 +307,7 @@ def _held(
     [
         (lambda: Level(3, 2), "A level of 3 values has no whole words of 2"),
         (lambda: Level(4, 3), "Level word must be a power of two, not 3"),
+        (lambda: Level(4, pending=3), "Level pending must be a power of two, not 3"),
         (lambda: Level(0), "Level values must be a positive integer, not 0"),
         (lambda: Level(4, 2, 4), "A granule of 4 values is larger than a word"),
         (lambda: Queues((), 1, 1, 1), "Queues have at least one level"),

@@ -88,6 +88,16 @@ def test_the_worst_case_is_the_formulas_by_hand() -> None:
     assert alone.cycles == pytest.approx(7 * (1 + 1 + 2 / 4) / 2)
 
 
+def test_a_run_falls_to_channels_unevenly() -> None:
+    """Seven words on two channels: four in a long burst, three that are too few for one."""
+    dram = HIERARCHIES["dram"][0]
+    assert [dram.run_cycles(words) for words in (1, 6, 7, 8)] == [7, 42, 4 * 2 + 3 * 7, 16]
+
+
+def test_words_pending_cover_the_latency() -> None:
+    assert [each.pending for each in HIERARCHIES["bram+qdr+dram"]] == [8, 8, 4]
+
+
 def memories(data: st.DataObject) -> list[MemorySpec]:
     found: list[MemorySpec] = []
     for number in range(data.draw(st.integers(1, 3))):

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joinery.mlq import KeyedAggregate, KeyedTimeAggregator, Level, Queues, TimeWindows
+from joinery_gen.golden.reference import reference
+from joinery_gen.parse import parse
 from joinery_tb.mlq import QueueBench, make_memories
 from joinery_tb.simulate import STALLS, Run, run_stream
 
@@ -244,6 +246,22 @@ def test_random_windows(data: st.DataObject) -> None:
     check(make(windows, levels, rows=45), items, timing=timing, **more)
 
 
+def test_the_definition_is_that_of_the_golden_result() -> None:
+    query = parse(
+        "CREATE STREAM s (key UINT(5), height INT(6), time TIMESTAMP(s));"
+        "SELECT key, time, count(*) AS number, sum(height) AS total FROM s "
+        "[PARTITION BY key RANGE 20 SECONDS SLIDE 6 SECONDS WATTR time SLACK 5 SECONDS];"
+    )
+    items = draw_items(60, 3, seed=5, disorder=9)
+    tuples = [(n, {"key": i.key, "height": i.value, "time": i.time}) for n, i in enumerate(items)]
+    rows, late = reference(query, {"s": tuples})
+    here, also_late = expected_rows(items, TimeWindows(range=20, slide=6, slack=5))
+    assert sorted(rows) == sorted(
+        (key, end, value["number"], value["total"]) for end, key, value in here
+    )
+    assert late == also_late > 0
+
+
 def test_empty_and_late_and_one_after_another() -> None:
     """No tuple; one; one by whose punctuation all others are late; the first again."""
     windows = TimeWindows(range=12, slide=4, slack=2)
@@ -292,6 +310,15 @@ def test_dead_values_wait_behind_live_ones() -> None:
     items += [Item(time, 0, time % 32) for time in range(1002, 1020)]
     items += [Item(time, time % 2, 9) for time in range(1020, 1070, 4)]
     check(make(windows, HIERARCHIES["dram"][0]), items, timing=HIERARCHIES["dram"][1])
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("behind", 1), ("ahead", 3)])
+def test_labels_of_too_few_bits_are_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: int
+) -> None:
+    monkeypatch.setattr(TimeWindows, name, wrong)
+    with pytest.raises(AssertionError):
+        test_dead_values_wait_behind_live_ones()
 
 
 def test_a_full_queue_raises_the_flag_and_keeps_what_it_has() -> None:

@@ -66,6 +66,15 @@ class MemorySpec:
                     f"not {cycles}/{accesses}"
                 )
 
+    @property
+    def pending(self) -> int:
+        """Words to wait for at once, that are changed and written back: a power of two.
+
+        Each is read and written, and together they take the latency, and some cycles around it.
+        """
+        needed = -(-(self.latency + 8) // (2 * round(self._access(1)))) + 1
+        return 1 << (needed - 1).bit_length()
+
     def run_cycles(self, words: int) -> float:
         """Return the cycles of a run of so many words of one key, on all channels together.
 

@@ -42,7 +42,8 @@ class Sequencer(wiring.Component):
 
     Latency: 2 cycles. Throughput: one tuple per cycle while no window closes. A window that closes
     costs a cycle for each slot with values, another for each that gives some up, the time of the
-    memories, and 6 cycles; one that no tuple can be in, because nothing is kept, costs nothing.
+    memories, and 6 cycles. However far time leaps, no more windows close one by one than
+    (SLACK + RANGE) / SLIDE: once no queue has values, all others are passed over at once.
 
     Parameters
     ----------
