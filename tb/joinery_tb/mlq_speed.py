@@ -18,16 +18,16 @@ from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from joinery.mlq import KeyedAggregate, Level, Queues, TimedMemory, WindowAggregator
+from joinery.mlq import KeyedAggregate, Queues, TimedMemory, WindowAggregator
 from joinery_gen.mlq import MemorySpec
-from joinery_gen.mlq.pointers import words_of
+from joinery_gen.mlq.levels import levels_of, timing_of
 from joinery_gen.query import JoineryError
 
 from . import toolchain
 from .build import VERILATOR_OPTIONS, build_tools, cached_build, run_tool
 from .mlq import attach_memories
 
-__all__ = ["SpeedRun", "SpeedTop", "build_speed", "levels_of", "run_speed"]
+__all__ = ["SpeedRun", "SpeedTop", "build_speed", "run_speed"]
 
 KEY_WIDTH = 24
 VALUE_WIDTH = 16
@@ -37,25 +37,6 @@ DEPTH = 64
 """Operations that may wait at a level: windows of many keys become complete at random."""
 
 RESULTS = ("sum", "count", "low", "high", "twice")
-
-
-def levels_of(
-    memories: Sequence[MemorySpec], values: Sequence[int], value_bytes: int
-) -> tuple[Level, ...]:
-    """Return the hardware's levels for memories that hold so many values per key."""
-    words = words_of(memories, values, value_bytes)
-    return tuple(
-        Level(
-            held,
-            word,
-            granule=min(word, max(1, memory.granule // value_bytes)),
-            channels=memory.channels,
-            burst=1 if memory.burst == 1 else max(memory.burst, -(-held // word)),
-            duplex=memory.duplex,
-            pending=memory.pending,
-        )
-        for memory, held, word in zip(memories, values, words, strict=True)
-    )
 
 
 class SpeedTop(wiring.Component):
@@ -140,12 +121,7 @@ class SpeedTop(wiring.Component):
                     word=level.word,
                     width=queues.width,
                     burst=level.burst,
-                    short=memory.short,
-                    long=memory.long,
-                    burst_from=memory.burst,
-                    duplex=memory.duplex,
-                    latency=max(2, memory.latency),
-                    outside=True,
+                    **timing_of(memory),
                 )
                 for _ in range(level.channels)
             ]

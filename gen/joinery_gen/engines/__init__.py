@@ -71,8 +71,17 @@ def plan(
 
 def engine_for(query: Query, engine: str | None = None) -> tuple[str, Engine]:
     """Return the engine that has this name, or the one that the query gets."""
-    name = engine or DEFAULT[form_of(query.body)]
+    name = engine or _default(query)
     return name, _entry(name)
+
+
+def _default(query: Query) -> str:
+    """The engine for the form, but for a median: it takes one that keeps every tuple."""
+    form = form_of(query.body)
+    outputs = [output for part in query.parts for output in part.body.outputs]
+    if any(getattr(each, "function", "") == "median" for each in outputs):
+        return "mlq" if form in ENGINES["mlq"].forms else DEFAULT[form]
+    return DEFAULT[form]
 
 
 def _entry(name: str) -> Engine:

@@ -13,7 +13,7 @@ from joinery.axi import AggregateShell, Shell
 from joinery.expr import columns_of
 from joinery.mlq import KeyedAggregation, TimedAggregation, kept_columns, time_windows
 
-from ..mlq.levels import LevelPlan, plan_levels, simulated
+from ..mlq.levels import LevelPlan, plan_levels, timing_of
 from ..mlq.model import Problem
 from ..mlq.simulated import SimulatedTop
 from ..query import AggregateQuery, KeyedRowWindow, Query
@@ -101,7 +101,7 @@ def _model(plan: Plan) -> dict[str, dict[str, Any]]:
 def _simulated(plan: Plan, shell: Shell) -> wiring.Component | None:
     assert isinstance(shell, AggregateShell)
     chosen = level_plan(plan).memories
-    memories = [(pins, simulated(chosen[pins.channel.level])) for pins in shell.memories]
+    memories = [(pins, timing_of(chosen[pins.channel.level])) for pins in shell.memories]
     return SimulatedTop(shell, memories) if memories else None
 
 

@@ -13,7 +13,7 @@ from .model import Prediction, Problem, predict
 from .partition import bytes_needed, choose_values
 from .pointers import words_of
 
-__all__ = ["LevelPlan", "levels_of", "plan_levels"]
+__all__ = ["LevelPlan", "levels_of", "plan_levels", "timing_of"]
 
 TRIED = ("bram", "bram+dram", "dram")
 """What is tried in turn where nobody says: the first that fits is taken."""
@@ -35,6 +35,7 @@ def levels_of(
             channels=memory.channels,
             burst=1 if memory.burst == 1 else max(memory.burst, -(-held // word)),
             duplex=memory.duplex,
+            pending=memory.pending,
         )
         for memory, held, word in zip(memories, values, words, strict=True)
     )
@@ -127,7 +128,7 @@ def _block_ram(problem: Problem, *, alone: bool) -> MemorySpec:
     return replace(bram, word=max(bram.word, values * size))
 
 
-def simulated(memory: MemorySpec) -> Mapping[str, Any]:
+def timing_of(memory: MemorySpec) -> Mapping[str, Any]:
     """Return how `TimedMemory` behaves as ``memory``."""
     return {
         "short": memory.short,
