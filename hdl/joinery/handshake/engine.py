@@ -67,8 +67,9 @@ class HandshakeJoin(JoinEngine):
     In a broadcast it is found at once.
 
     Critical path: from the outlets of the cores through the choice of a merger of the network to
-    what it takes from; with rows of many columns, the predicate's longest stage; with many cores,
-    ``room`` (an AND over all cores) and, in a broadcast, the fan-out of the probing rows.
+    the buffer behind it, 129 MHz with 4 cores of 8 rows in registers on an ECP5 of speed grade 6.
+    With 16 cores, placed by nextpnr's static placer, it is from ``room`` through the decision to
+    begin a step to the command for the cores, 84 MHz.
 
     Parameters
     ----------
