@@ -66,9 +66,10 @@ class HandshakeJoin(JoinEngine):
     moved them there; at the end of the input, ``drain_steps`` empty steps bring the rest together.
     In a broadcast it is found at once.
 
-    Critical path: from the outlets of the cores through the choice of a merger of the network to
-    what it takes from; with rows of many columns, the predicate's longest stage; with many cores,
-    ``room`` (an AND over all cores) and, in a broadcast, the fan-out of the probing rows.
+    Critical path: from the index in a core through the choice of a row to the register behind it,
+    125 MHz with 4 cores of 8 rows in registers and 122 MHz with 8, on an ECP5 of speed grade 6.
+    With 16 cores, placed by nextpnr's static placer, it is from ``room`` through the decision to
+    begin a step to the command for the cores, 84 MHz.
 
     Parameters
     ----------
