@@ -51,7 +51,7 @@ def _fjoin(units: int, workload: str) -> FJoinPipeline:
 
 def _link(slots: int) -> LinkPort:
     shape = LinkShape(slots=slots)
-    return LinkPort(cycles_per_bit=16, beat_bytes=32, row_bytes=24, shape=shape)
+    return LinkPort(cycles_per_bit=40, beat_bytes=32, row_bytes=24, shape=shape)
 
 
 @dataclass(frozen=True)

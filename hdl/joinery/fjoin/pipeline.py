@@ -36,8 +36,9 @@ class FJoinPipeline(wiring.Component):
     a window tuple per cycle, as long as its matches are fewer than the lanes; else a match per
     cycle and lane. A change of batch takes ``shape.slots + 1`` cycles at most.
 
-    Critical path: from the memory of ids at the edge to the register behind it, 133 MHz with 64
-    units of the IP-prefix predicate on an ECP5 of speed grade 6; of the rest, what chooses a match.
+    Critical path: with 64 units of the IP-prefix predicate, from the memory of ids at the edge to
+    the register behind it, 133 MHz on an ECP5 of speed grade 6; with 128 units, from the matches of
+    a cluster through the choice of one to the address of that memory, 111 MHz.
 
     Batches leave in order, and the end of each is a transfer of its own. A pair leaves once over
     two pipelines that swap their roles: only the tuple that came later finds the other.
