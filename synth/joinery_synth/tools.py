@@ -1,12 +1,16 @@
 """Run the tools that come with Python packages: Yosys, its solver front end, place and route."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import platformdirs
 
 from joinery_gen.query import JoineryError
 
@@ -26,6 +30,7 @@ def run_tool(
     found = shutil.which(tool, path=path)
     if found is None:
         raise ToolError(f"{tool} is not installed")
+    _compile_once(tool, found)
     try:
         done = subprocess.run(
             [found, *arguments],
@@ -42,6 +47,29 @@ def run_tool(
     if done.returncode != 0 and not may_fail:
         raise ToolError(f"{tool} failed:\n{done.stdout}")
     return done.stdout
+
+
+def _compile_once(tool: str, path: str) -> None:
+    """Let a tool that is WebAssembly compile itself, alone.
+
+    At its first run it keeps the machine code in a file. Another run must not read half of that.
+    """
+    try:
+        release = version(tool)  # the package has the tool's name
+    except PackageNotFoundError:
+        return
+    default = platformdirs.user_cache_dir("YoWASP", appauthor=False)
+    cache = Path(os.environ.get("YOWASP_CACHE_DIR", default))
+    compiled = cache / f"{tool}-{release}.compiled"
+    if compiled.exists():
+        return
+    cache.mkdir(parents=True, exist_ok=True)
+    with compiled.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not compiled.exists():
+            done = subprocess.run([path, "--version"], capture_output=True, check=False)
+            if done.returncode == 0:
+                compiled.touch()
 
 
 def run_yosys(folder: Path, script: Sequence[str], deadline: float) -> None:

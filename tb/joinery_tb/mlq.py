@@ -74,6 +74,17 @@ def attach_memories(m: Module, dut: Any, memories: Sequence[Sequence[Any]]) -> N
             wiring.connect(m, getattr(dut, f"ports_{k}")[c], each.port)
 
 
+def _silence(rows: int, timing: Sequence[Mapping[str, Any] | None] | None) -> int:
+    """Return for how many cycles nothing may be seen: all values of a window are written before it
+    leaves, each perhaps into a word that is read first, with nothing else under way."""
+    access = 0
+    for each in timing or []:
+        if each is not None:
+            cycles, accesses = each["short"]
+            access = max(access, 2 * -(-cycles // accesses) + each["latency"])
+    return 2 * rows * access
+
+
 class QueueBench(wiring.Component):
     """A design with its memories inside: the members are those of the design but for the ports."""
 
@@ -129,7 +140,7 @@ def run_queue(
         stall_in=stall_in,
         stall_out=stall_out,
         seed=seed,
-        idle=300 + queues.slots,
+        idle=300 + queues.slots + _silence(rows, timing),
         watch=settings,
     )
     windows: list[list[int]] = [[]]
