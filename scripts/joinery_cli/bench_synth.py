@@ -6,16 +6,17 @@ and 6.1); the tuples of fjoin have two numbers of 32 bits, as in FJoin's table 4
 figures are of other chips and tools, and stand beside ours for their form.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from joinery.fjoin import FJoinPipeline
+from joinery.fjoin import FJoinPaper, FJoinPipeline
 from joinery.link import LinkPort, LinkShape
 from joinery_gen.engines import Plan, plan
 from joinery_gen.generate import shell_of
 from joinery_gen.parse import parse
+from joinery_gen.query import JoineryError
 from joinery_synth.families import FAMILIES
 from joinery_synth.model import forecast
 from joinery_synth.resources import Resources, synthesize
@@ -23,6 +24,8 @@ from joinery_synth.route import Routing, route_design, spread
 
 from .bench_fjoin import WORKLOADS
 from .bench_handshake import QUERY
+from .bench_panes import QUERY as COUNT
+from .bench_panes import SELECT
 from .common import read_query, say
 
 __all__ = ["bench_forecast", "bench_synth", "bench_timing"]
@@ -49,9 +52,31 @@ def _fjoin(units: int, workload: str) -> FJoinPipeline:
     return FJoinPipeline(WORKLOADS[workload].pair, side="left", units=units)
 
 
+def _fjoin_paper(units: int) -> FJoinPaper:
+    return FJoinPaper(WORKLOADS["manhattan"].pair, side="left", units=units)
+
+
+def _windows(panes: int, engine: str) -> Any:
+    """A count over windows of so many panes."""
+    query = parse(COUNT.format(select=SELECT["count"], panes=panes, slack=0), f"count_{panes}")
+    return shell_of(plan(query, engine, {}))
+
+
+def _mlq(keys: int) -> Any:
+    return shell_of(plan(read_query("vehicle_stats"), "mlq", {"keys": keys, "levels": "bram"}))
+
+
 def _link(slots: int) -> LinkPort:
     shape = LinkShape(slots=slots)
     return LinkPort(cycles_per_bit=40, beat_bytes=32, row_bytes=24, shape=shape)
+
+
+def _chosen(what: str, name: str, known: Iterable[str]) -> list[str]:
+    """The names that one word stands for, which may be ``all``."""
+    names = list(known)
+    if name not in (*names, "all"):
+        raise JoineryError(f"{what} must be {', '.join(names)} or all, not {name!r}")
+    return names if name == "all" else [name]
 
 
 @dataclass(frozen=True)
@@ -95,7 +120,11 @@ SERIES = {
     "fjoin manhattan": Series(partial(_fjoin, workload="manhattan"), "units", (64, 128),
                               TABLE_4, U280),
     "fjoin prefix": Series(partial(_fjoin, workload="prefix"), "units", (64, 128)),
+    "fjoin_paper manhattan": Series(_fjoin_paper, "units", (64, 128), TABLE_4, U280),
     "panes": Series(_panes, "lanes", (1, 2)),
+    "wid": Series(partial(_windows, engine="wid"), "panes", (16, 32)),
+    "glacier": Series(partial(_windows, engine="glacier"), "panes", (16, 32)),
+    "mlq": Series(_mlq, "keys", (128, 256)),
 }  # fmt: skip
 """The engines, each at two sizes."""
 
@@ -107,8 +136,8 @@ def bench_synth(
 
     With ``route``, designs for ECP5 are placed and routed as well, which takes minutes for each.
     """
-    names = list(SERIES) if series == "all" else [series]
-    targets = list(FAMILIES) if target == "all" else [target]
+    names = _chosen("bench synth: series", series, SERIES)
+    targets = _chosen("bench synth: target", target, FAMILIES)
     rows = []
     for name in names:
         for family in targets:
@@ -162,7 +191,7 @@ def bench_timing(
     frequency that is asked of the engine.
     """
     rows: list[dict[str, Any]] = []
-    for name in TIMED if engine == "all" else [engine]:
+    for name in _chosen("bench timing: engine", engine, TIMED):
         timed = TIMED[name]
         found = []
         for size in map(int, sizes.split() or timed.sizes):
