@@ -253,8 +253,10 @@ PROOFS: dict[str, tuple[Callable[[], Any], tuple[Callable[..., None], ...]]] = {
     "queue_4": (lambda: Queue(1, depth=4), HOLDING),
     "block_queue_2": (lambda: Queue(1, depth=2, style="block"), HOLDING),
     "block_queue_3": (lambda: Queue(1, depth=3, style="block"), HOLDING),
+    "beside_queue_2": (lambda: Queue(1, depth=2, style="beside"), HOLDING),
+    "beside_queue_3": (lambda: Queue(1, depth=3, style="beside"), HOLDING),
     "prompt_queue_2": (lambda: Queue(1, depth=2, style="prompt"), HOLDING),
-    "prompt_queue_3": (lambda: Queue(1, depth=3, style="prompt"), HOLDING),
+    "prompt_queue_4": (lambda: Queue(1, depth=4, style="prompt"), HOLDING),
     "fork_1": (lambda: Fork(1, outputs=1), (check_law, check_fork)),
     "fork_3": (lambda: Fork(1, outputs=3), (check_law, check_fork)),
     "arbiter_1": (lambda: Arbiter(1, inputs=1), (check_law, check_arbiter, check_fair)),
@@ -295,7 +297,8 @@ def test_proof_of_tree(inputs: int, fan_in: int, depth: Any) -> None:
 
 TWO, THREE, FACTOR = {"depth": 2}, {"depth": 3}, {"factor": 2}
 BLOCK = {"depth": 3, "style": "block"}
-PROMPT = {"depth": 3, "style": "prompt"}
+BESIDE = {"depth": 3, "style": "beside"}
+PROMPT = {"depth": 4, "style": "prompt"}
 
 MUTANTS: list[tuple[type, dict[str, Any], Callable[..., None], str, str]] = [
     (Buffer, {}, check_law, "self.o.ready | ~self.o.valid", "self.o.ready | self.o.valid"),
@@ -313,10 +316,14 @@ MUTANTS: list[tuple[type, dict[str, Any], Callable[..., None], str, str]] = [
     (Queue, BLOCK, check_law, "read.en.eq(fetch)", "read.en.eq(1)"),
     (Queue, BLOCK, check_order, "self.level > self.o.valid", "self.level != 0"),
     (Queue, BLOCK, check_progress, "valid.eq(more |", "valid.eq((more & self.i.valid) |"),
-    (Queue, PROMPT, check_order, "push & free & ~more", "push & free"),
-    (Queue, PROMPT, check_order, "stored.eq(push & ~passes)", "stored.eq(push)"),
-    (Queue, PROMPT, check_law, "Mux(passed, beside", "Mux(passes, beside"),
-    (Queue, PROMPT, check_progress, "more | passes", "more"),
+    (Queue, BESIDE, check_order, "push & free & ~more", "push & free"),
+    (Queue, BESIDE, check_order, "stored.eq(push & ~passes)", "stored.eq(push)"),
+    (Queue, BESIDE, check_law, "Mux(passed, beside", "Mux(passes, beside"),
+    (Queue, BESIDE, check_progress, "more | passes", "more"),
+    (Queue, PROMPT, check_order, "~deep.o.valid & front", "front"),
+    (Queue, PROMPT, check_order, "push & ~past", "push"),
+    (Queue, PROMPT, check_order, "deep.o.ready.eq(front.i.ready)", "deep.o.ready.eq(1)"),
+    (Queue, PROMPT, check_progress, "deep.o.valid | (push & past)", "deep.o.valid"),
     (Fork, {"outputs": 2}, check_law, "served.eq(taken)", "served.eq(~taken)"),
     (Fork, {"outputs": 2}, check_fork, "served.eq(taken)", "served.eq(0)"),
     (Fork, {"outputs": 2}, check_fork, "taken.all()", "taken.any()"),

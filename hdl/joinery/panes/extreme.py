@@ -14,11 +14,11 @@ last place, the window leaves the first pane of the block before out.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 
-from ..pipe import KeyedRegister
+from ..pipe import KeyedRegister, delayed
 from .terms import PaneTerms, Term
 from .window import window_members
 
@@ -28,11 +28,13 @@ __all__ = ["ExtremeWindow"]
 class ExtremeWindow(wiring.Component):
     """The least or largest value of the last ``panes`` panes, for each of ``keys`` keys in turn.
 
-    Latency: 3 cycles. Throughput: a step per cycle. Parameters and members as for
+    Latency: 5 cycles. Throughput: a step per cycle. Parameters and members as for
     `AdditiveWindow`, with one term; ``o`` moves while ``en`` is high.
     """
 
-    LATENCY = 3
+    READ = 2
+    """Cycles from an address to the register behind the memory."""
+    LATENCY = READ + 3
 
     step: Signal
     fresh: Signal
@@ -60,76 +62,92 @@ class ExtremeWindow(wiring.Component):
         block: Any = (self.length + 1)[1:] if self.settable else most
         odd: Any = self.length[0] if self.settable else self.panes % 2
         shape, none = self.terms.shape(self.term), self.terms.identity(self.term)
-        value = self.value.term_0
 
         def merged(left: Value, right: Value) -> Value:
             return self.term.merge(left, right, self.terms.rows)
 
-        def keyed(name: str) -> KeyedRegister:
-            return KeyedRegister(m, shape, keys=self.keys, name=name)
-
         # Where the pane lies: its place in the block, the half of memory, complete blocks before.
         place, half, blocks = Signal(range(most)), Signal(), Signal(range(3))
         here, before = Signal(range(most)), Signal(range(3))
-        next_place, next_half = Signal(range(most)), Signal()
         last_key, last_place = self.key == self.keys - 1, here == block - 1
         m.d.comb += [
             here.eq(Mux(self.fresh, 0, place)),
             before.eq(Mux(self.fresh, 0, blocks)),
-            next_place.eq(Mux(last_key, Mux(last_place, 0, here + 1), here)),
-            next_half.eq(half ^ (last_key & last_place)),
         ]
         with m.If(self.step & last_key):
             m.d.sync += [
-                place.eq(next_place),
-                half.eq(next_half),
+                place.eq(Mux(last_place, 0, here + 1)),
+                half.eq(half ^ last_place),
                 blocks.eq(Mux(last_place & (before != 2), before + 1, before)),
             ]
 
-        # Both memories are read one step ahead.
-        panes, ends = self._memory(m, "panes", most), self._memory(m, "ends", most)
-        next_key = Mux(last_key, 0, self.key + 1)
-        begins = next_place + 1 + odd
+        # What the memory gives goes into a register: all else waits for it.
+        panes = self._memory(m, "panes", most)
+        back = self._row(~half, block - 1 - here, self.key, most)
+        pane = Signal(shape, name="pane")
         m.d.comb += [
             panes[0].addr.eq(self._row(half, here, self.key, most)),
-            panes[0].data.eq(value),
-            panes[1].addr.eq(self._row(~next_half, block - 1 - next_place, next_key, most)),
-            ends[0].addr.eq(self._row(~half, block - 1 - here, self.key, most)),
-            ends[1].addr.eq(self._row(next_half, Mux(begins < block, begins, 0), next_key, most)),
+            panes[0].data.eq(self.value.term_0),
+            panes[0].en.eq(self.step),
+            panes[1].addr.eq(back),
+            panes[1].en.eq(self.en),
         ]
-        for port in (*panes, *ends):
-            m.d.comb += port.en.eq(self.step)
+        with m.If(self.en):
+            m.d.sync += pane.eq(panes[1].data)
+
+        def later(value: Any, name: str) -> Value:
+            return delayed(m, value, self.READ, self.en, f"{name}_later")
+
+        step, key, value = (
+            later(self.step, "step") & self.en, later(self.key, "key"),
+            later(self.value.term_0, "value"),
+        )  # fmt: skip
+        starts = later(here == 0, "starts")
 
         # The newest block from its beginning, the whole block before, and its ends.
-        newest, whole, end, last = keyed("newest"), keyed("whole"), keyed("end"), keyed("last")
-        starts = here == 0
+        names = ("newest", "whole", "end", "last")
+        newest, whole, end, last = (
+            KeyedRegister(m, shape, keys=self.keys, name=name) for name in names
+        )
         new_newest, new_whole, new_end = Signal(shape), Signal(shape), Signal(shape)
         m.d.comb += [
             new_newest.eq(Mux(starts, value, merged(newest.value, value))),
             new_whole.eq(Mux(starts, newest.value, whole.value)),
-            new_end.eq(Mux(starts, last.value, merged(end.value, panes[1].data))),
-            ends[0].data.eq(new_end),
+            new_end.eq(Mux(starts, last.value, merged(end.value, pane))),
         ]
         for register, new in (
             (newest, new_newest), (whole, new_whole), (end, new_end), (last, value),
         ):  # fmt: skip
-            register.write(new, self.step, self.key)
+            register.write(new, step, key)
+
+        # The end that a window needs was written before the step: it is read one cycle after it.
+        ends = self._memory(m, "ends", most)
+        begins = here + 1 + odd
+        address = self._row(half, Mux(begins < block, begins, 0), self.key, most)
+        m.d.comb += [
+            ends[0].addr.eq(later(back, "back")),
+            ends[0].data.eq(new_end),
+            ends[0].en.eq(step),
+            ends[1].addr.eq(delayed(m, address, 1, self.en, "address")),
+            ends[1].en.eq(self.en),
+        ]
 
         # Where the number of panes is odd, the block before is cut as well.
-        cut: Any = last_place & odd if self.settable else last_place if odd else 0
+        cut: Any = last_place & odd if self.settable else last_place if odd else Const(0)
         if self.settable:
             all_but_one: Any = Mux(block > 1, end.value, none)
         else:
             all_but_one = end.value if block > 1 else none
-        middle = Mux(before == 0, none, Mux(cut, all_but_one, new_whole))
-        oldest = Mux((before == 2) & (here + 1 + odd < block), ends[1].data, none)
-        names = ("newest", "middle", "oldest", "older", "newer")
-        part = {name: Signal(shape, name=f"{name}_part") for name in names}
+        is_first, is_cut = later(before == 0, "is_first"), later(cut, "is_cut")
+        reaches = later((before == 2) & (begins < block), "reaches")
+        middle = Mux(is_first, none, Mux(is_cut, all_but_one, new_whole))
+        parts = ("newest", "middle", "oldest", "older", "newer")
+        part = {name: Signal(shape, name=f"{name}_part") for name in parts}
         with m.If(self.en):
             m.d.sync += [
                 part["newest"].eq(new_newest),
                 part["middle"].eq(middle),
-                part["oldest"].eq(oldest),
+                part["oldest"].eq(Mux(reaches, ends[1].data, none)),
                 part["older"].eq(merged(part["middle"], part["oldest"])),
                 part["newer"].eq(part["newest"]),
                 self.o.term_0.eq(merged(part["older"], part["newer"])),

@@ -51,6 +51,8 @@ class PaneFront(wiring.Component):
     i : In(stream)
     en : In(1)
     o : Out(event)
+    ahead : Out(ArrayLayout(number, lanes))
+        The panes of the tuples that ``o`` has after the next cycle with ``en``.
     passes : Out(ArrayLayout(len(terms.wheres), lanes)), arguments, keys : Out
         Which conditions hold, the values of the arguments, and the keys: ``keys`` 1 cycle after
         ``o``, the others 2 cycles after.
@@ -63,6 +65,7 @@ class PaneFront(wiring.Component):
     i: stream.Interface
     en: Signal
     o: Any
+    ahead: Any
     passes: Any
     arguments: Any
     keys: Any
@@ -93,6 +96,7 @@ class PaneFront(wiring.Component):
                 "i": In(stream.Signature(source.transfer(lanes))),
                 "en": In(1),
                 "o": Out(event_layout(plan)),
+                "ahead": Out(data.ArrayLayout(plan.number, plan.lanes)),
                 "passes": Out(data.ArrayLayout(len(terms.wheres), lanes)),
                 "arguments": Out(data.ArrayLayout(argument_layout(terms), lanes)),
                 "keys": Out(data.ArrayLayout(source.key, lanes)),
@@ -272,16 +276,21 @@ class PaneFront(wiring.Component):
         for k, lane in enumerate(group["lanes"]):
             before: Value = bound if k == 0 else larger(bound, group["highest"][k - 1])
             is_late, counts = Signal(name=f"is_late_{k}"), Signal(name=f"counts_{k}")
+            after = Signal(plan.number, name=f"after_{k}")
             m.d.comb += [
                 is_late.eq(lane["pane"] < before),
                 counts.eq(lane["passes"].any() & ~is_late & group["group"][k]),
+                after.eq(lane["pane"] + 1),
             ]
             late.append(Mux(is_late & group["group"][k], lane["passes"], 0))
             kept.append(counts)
-            reach = larger(reach, Mux(counts, lane["pane"] + 1, plan.none))
+            # A tuple that is not late is in no pane below its own bound.
+            beyond = Const(1) if self.lanes == 1 else after > reach
+            reach = Mux(counts & beyond, after, reach)
         for k, query in enumerate(plan.queries):
             index = self.terms.wheres.index(query.where)
             m.d.sync += self.late[k].eq(Mux(self.en, sum(each[index] for each in late), 0))
+        m.d.comb += [self.ahead[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
         first = group["first"]
         with m.If(self.en):
             m.d.sync += [
@@ -289,21 +298,25 @@ class PaneFront(wiring.Component):
                 self.o.end.eq(group["end"]),
                 self.o.moved.eq(group["group"].any()),
                 self.o.kept.eq(Cat(kept)),
-                self.o.first.eq(larger(bound, first["bound"])),
+                self.o.first.eq(new_bound if self.lanes == 1 else larger(bound, first["bound"])),
                 self.o.bound.eq(new_bound),
                 self.o.reach.eq(reach),
             ]
             m.d.sync += [self.o.panes[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
-            for k, window in enumerate(plan.windows):
-                step: Any = window.step
-                if plan.settings:
-                    step = self.setting.windows[k].step
-                    part = first[f"part_{k}"] + self.setting.windows[k].phase
-                elif step > 1:
-                    part = first[f"part_{window.slide}"] + window.phase(0)
-                else:
-                    continue
-                m.d.sync += self.o.phases[k].eq(Mux(part >= step, part - step, part))
+        for k, window in enumerate(plan.windows):
+            step: Any = self.setting.windows[k].step if plan.settings else window.step
+            if plan.settings:
+                found, phase = first[f"part_{k}"], self.setting.windows[k].phase
+            elif window.step > 1:
+                found, phase = first[f"part_{window.slide}"], window.phase(0)
+            else:
+                continue
+            part = Signal(Value.cast(found).shape(), name=f"part_{k}")
+            with m.If(self.en):
+                m.d.sync += part.eq(found)
+            m.d.comb += self.o.phases[k].eq(
+                Mux(part >= step - phase, part + phase - step, part + phase)
+            )
 
 
 def larger(left: Value, right: Value) -> Value:

@@ -2,15 +2,21 @@
 
 A row of the memory belongs to the pane whose tag it holds; any other pane finds it empty. So
 nothing has to be cleared, between panes or after a reset.
+
+What a memory gives goes into a register at once, for nothing else fits into its cycle. So a row is
+fetched before it is known to be needed, and what was written meanwhile is put in its place from the
+registers of the last writes.
 """
 
+from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from .plan import PanePlan
 from .terms import PaneTerms
 
 __all__ = ["PaneStore", "argument_layout"]
@@ -23,122 +29,170 @@ class PaneStore(wiring.Component):
 
     Parameters
     ----------
+    plan : PanePlan
     terms : PaneTerms
-    rows : int
-        Rows of the memory: panes times keys; a power of two.
-    tag_bits : int
+    keys : int
+        Rows of a place: one for each key; a power of two.
 
     Members
     -------
-    put : In(1)
-        Take a tuple.
-    address, tag : In
-        Row and tag of its pane.
+    en : In(1)
+        Tuples move on.
+    look : In
+        The row of the tuple that is taken ``FETCH`` moves later; any other row does as well if no tuple
+        came to the pane of that one before, but perhaps the last one.
+    put : In(1), row, place : In
+        Take a tuple. Low while ``en`` is.
     passes : In(len(terms.wheres)), arguments : In(struct)
         Which conditions hold, and the values of the arguments. One cycle after ``put``.
-    read, read_address : In
-        Read a row; the answer stands until the next read.
-    read_tag : In
-        The tag that the row must have. One cycle after ``read``.
+    next_row : In
+        The row that may be read in the next cycle.
+    read : In(1), read_row, read_place : In
+        Read this row; the answer stands until the next read.
     value : Out(struct)
-        The terms, as of no tuple if the tag is another one.
+        The terms, as of no tuple if the row is of another place.
     """
 
+    en: Signal
+    look: Signal
     put: Signal
-    address: Signal
-    tag: Signal
+    row: Signal
+    place: Signal
     passes: Signal
     arguments: Any
+    next_row: Signal
     read: Signal
-    read_address: Signal
-    read_tag: Signal
+    read_row: Signal
+    read_place: Signal
     value: Any
 
-    def __init__(self, terms: PaneTerms, *, rows: int, tag_bits: int) -> None:
+    FETCH = 2
+    """Moves from ``look`` to ``put``."""
+
+    def __init__(self, plan: PanePlan, terms: PaneTerms, *, keys: int = 1) -> None:
+        self.plan = plan
         self.terms = terms
-        self.rows = rows
+        self.rows = plan.slots * keys
         self.state = data.StructLayout(
             {f"term_{k}": terms.shape(term) for k, term in enumerate(terms.all)}
         )
-        self.row = data.StructLayout({"tag": tag_bits, "state": self.state})
         super().__init__(
             {
+                "en": In(1),
+                "look": In(range(self.rows)),
                 "put": In(1),
-                "address": In(range(rows)),
-                "tag": In(tag_bits),
+                "row": In(range(self.rows)),
+                "place": In(plan.place),
                 "passes": In(len(terms.wheres)),
                 "arguments": In(argument_layout(terms)),
+                "next_row": In(range(self.rows)),
                 "read": In(1),
-                "read_address": In(range(rows)),
-                "read_tag": In(tag_bits),
+                "read_row": In(range(self.rows)),
+                "read_place": In(plan.place),
                 "value": Out(self.state),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        memory: Memory = Memory(shape=self.row, depth=self.rows, init=[])
+        plan = self.plan
+        stored = data.StructLayout({"tag": plan.tag_bits, "state": self.state})
+        memory: Memory = Memory(shape=stored, depth=self.rows, init=[])
         m.submodules.state = memory
         write = memory.write_port()
         old, closed = memory.read_port(), memory.read_port()
 
-        # A tuple reads its row in one cycle and writes it in the next.
-        held = data.StructLayout({"put": 1, "address": self.address.shape(), "tag": len(self.tag)})
-        now: Any = Signal(held)
-        wrote: Any = Signal(data.StructLayout({"address": self.address.shape(), "row": self.row}))
-        wrote_now = Signal()
-        found: Any = Signal(self.row)
+        # What tells rows apart among the places that may be under way together.
+        near = len(self.row) + plan.near - plan.slot_bits
+
+        def near_name(row: Value, place: Value) -> Value:
+            return Cat(row, place[plan.slot_bits : plan.near])
+
+        # A tuple's row is fetched ahead, so that it is there when the tuple is.
+        looked = [Signal.like(self.look, name=f"looked_{k}") for k in range(self.FETCH)]
+        fetched: Any = Signal(stored)
+        m.d.comb += [old.addr.eq(self.look), old.en.eq(self.en)]
+        with m.If(self.en):
+            m.d.sync += [looked[0].eq(self.look), looked[1].eq(looked[0]), fetched.eq(old.data)]
+
+        # The tuple that is added now, and the writes of the moves before, the last one first.
+        entry = data.StructLayout({"live": 1, "name": near, "state": self.state})
+        writes: list[Any] = [Signal(entry, name=f"write_{k}") for k in range(self.FETCH + 1)]
+        moved, adds, again = Signal(), Signal(), Signal()
+        name, tag = Signal(near), Signal(plan.tag_bits)
+        base, new = Signal(self.state), Signal(self.state)
         m.d.comb += [
-            old.addr.eq(self.address),
-            found.eq(Mux(wrote_now & (wrote.address == now.address), wrote.row, old.data)),
-            write.addr.eq(now.address),
-            write.en.eq(now.put),
-            write.data.tag.eq(now.tag),
-            write.data.state.eq(self._updated(m, found, now.tag)),
+            new.eq(self._updated(m, Mux(again, writes[0].state, base))),
+            write.addr.eq(name),
+            write.en.eq(adds),
+            write.data.tag.eq(tag),
+            write.data.state.eq(new),
         ]
+        m.d.sync += moved.eq(self.en)
+        with m.If(moved):
+            m.d.sync += [later.eq(each) for each, later in pairwise(writes)]
+            m.d.sync += [
+                writes[0].live.eq(adds),
+                writes[0].name.eq(name),
+                writes[0].state.eq(new),
+            ]
+
+        def state_of(own: Value, mine: Value, state: Any, latest: list[Any]) -> Value:
+            """The state that was written last: by ``latest``, or what was fetched if ``mine``."""
+            written = [each.live & (each.name == own) for each in latest]
+            value: Value = Value.cast(latest[-1].state)
+            for is_it, each in zip(reversed(written[:-1]), reversed(latest[:-1]), strict=True):
+                value = Mux(is_it, each.state, value)
+            nothing = Cat(self.terms.identity(term) for term in self.terms.all)
+            return Mux(Cat(written).any(), value, Mux(mine, state, nothing))
+
+        put_name = near_name(self.row, self.place)
+        put_tag = self.place[plan.slot_bits :]
+        mine = (fetched.tag == put_tag) & (looked[1] == self.row)
         m.d.sync += [
-            now.put.eq(self.put),
-            now.address.eq(self.address),
-            now.tag.eq(self.tag),
-            wrote_now.eq(write.en),
-            wrote.address.eq(write.addr),
-            wrote.row.eq(write.data),
+            adds.eq(self.put),
+            name.eq(put_name),
+            tag.eq(put_tag),
+            again.eq(adds & (name == put_name)),
+            Value.cast(base).eq(state_of(put_name, mine, fetched.state, writes)),
         ]
 
-        # The last tuple of a pane may be written in the cycle in which the pane is read.
-        crossed, crossing = Signal(), Signal(self.row)
-        m.d.comb += [closed.addr.eq(self.read_address), closed.en.eq(self.read)]
+        # A row that may be read is fetched anew in every cycle, and held once it was read.
+        read: Any = Signal(stored)
+        read_name, read_tag = Signal(near), Signal(plan.tag_bits)
+        mine = read.tag == read_tag
+        m.d.comb += [
+            closed.addr.eq(self.next_row),
+            Value.cast(self.value).eq(state_of(read_name, mine, read.state, writes[:2])),
+        ]
         with m.If(self.read):
             m.d.sync += [
-                crossed.eq(write.en & (write.addr == self.read_address)),
-                crossing.eq(write.data),
+                read.eq(closed.data),
+                read_name.eq(near_name(self.read_row, self.read_place)),
+                read_tag.eq(self.read_place[plan.slot_bits :]),
             ]
-        answer: Any = Signal(self.row)
-        m.d.comb += answer.eq(Mux(crossed, crossing, closed.data))
-        mine = answer.tag == self.read_tag
-        for k, term in enumerate(self.terms.all):
-            state = answer.state[f"term_{k}"]
-            m.d.comb += self.value[f"term_{k}"].eq(Mux(mine, state, self.terms.identity(term)))
+        with m.Else():
+            m.d.sync += [read.tag.eq(read_tag), read.state.eq(self.value)]
         return m
 
-    def _updated(self, m: Module, found: Any, tag: Signal) -> Signal:
+    def _updated(self, m: Module, before: Value) -> Signal:
         """The state of a row after the tuple has been added."""
+        old: Any = Signal(self.state, name="old_state")
         new: Any = Signal(self.state, name="new_state")
-        mine = Signal()
-        m.d.comb += mine.eq(found.tag == tag)
+        m.d.comb += Value.cast(old).eq(before)
         for k, term in enumerate(self.terms.all):
             name = f"term_{k}"
-            before = Signal(self.terms.shape(term), name=f"before_{k}")
-            m.d.comb += before.eq(Mux(mine, found.state[name], self.terms.identity(term)))
             if term.kind == "count":
-                full = before == self.terms.rows + 1
-                after = before + ~full
+                # It never exceeds the most, so that only the ones of that need to be looked at.
+                most = self.terms.rows + 1
+                full = Cat(bit for n, bit in enumerate(old[name]) if most >> n & 1).all()
+                after = old[name] + ~full
             else:
                 index = self.terms.arguments.index(term.argument)
                 value = self.arguments[f"argument_{index}"]
-                after = term.merge(before, value, self.terms.rows)
+                after = term.merge(old[name], value, self.terms.rows)
             passes = self.passes[self.terms.wheres.index(term.where)]
-            m.d.comb += new[name].eq(Mux(passes, after, before))
+            m.d.comb += new[name].eq(Mux(passes, after, old[name]))
         return new
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,7 +24,6 @@ def step_layout(plan: PanePlan, keys: int) -> data.StructLayout:
             "end": 1,
             "fresh": 1,
             "empty": 1,
-            "tag": plan.tag_bits,
             "key": range(keys),
             "ends": len(plan.windows),
         }
@@ -44,8 +43,8 @@ class PaneWalker(wiring.Component):
         What comes after can take a step.
     place : Out(place)
         The first place not done.
-    address : Out
-        The row of the step to come, slot and key.
+    row, next_row : Out
+        The row of the step to come, slot and key; and what it will be in the next cycle.
     number : Out(number)
         The pane after the one of the step to come.
     step : Out(struct)
@@ -58,7 +57,8 @@ class PaneWalker(wiring.Component):
     gap: stream.Interface
     go: Signal
     place: Signal
-    address: Signal
+    row: Signal
+    next_row: Signal
     number: Signal
     step: Any
     setting: Any
@@ -73,7 +73,8 @@ class PaneWalker(wiring.Component):
                 "gap": In(stream.Signature(plan.gap)),
                 "go": In(1),
                 "place": Out(plan.place),
-                "address": Out(range(plan.slots * keys)),
+                "row": Out(range(plan.slots * keys)),
+                "next_row": Out(range(plan.slots * keys)),
                 "number": Out(plan.number),
                 "step": Out(step_layout(plan, keys)),
                 **({"setting": In(plan.setting)} if plan.settings else {}),
@@ -107,24 +108,34 @@ class PaneWalker(wiring.Component):
         ]
         here, is_fresh = Signal(plan.number), Signal()
         phases_here = Signal(plan.phases)
-        takes, closes = Signal(), Signal()
+        takes, closes, is_closed = Signal(), Signal(), Signal()
+        next_place, next_key = Signal(plan.place), Signal.like(key)
         m.d.comb += [
             here.eq(Mux(skips, gap.number, number)),
             phases_here.eq(Mux(skips, gap.phases, phases)),
             is_fresh.eq(fresh | (skips & (left == 0))),
-            closes.eq(awake & ~walks & ~(skips & gap.end) & (~first_key | (place != self.closed))),
+            is_closed.eq(place[: plan.near] != self.closed[: plan.near]),
+            closes.eq(awake & ~walks & ~(skips & gap.end) & (~first_key | is_closed)),
             takes.eq(walks | closes),
             self.place.eq(place),
             self.number.eq(here + 1),
-            self.address.eq(place[: plan.slot_bits] * self.keys + key),
+            self.row.eq(Cat(key, place[: plan.slot_bits])),
+            self.next_row.eq(Cat(next_key, next_place[: plan.slot_bits])),
+            next_place.eq(place),
+            next_key.eq(key),
         ]
+        with m.If(~awake):
+            m.d.comb += next_place.eq(self.restart)
+        with m.Elif(self.go & closes & last_key):
+            m.d.comb += next_place.eq(place + 1)
+        with m.If(self.go & takes):
+            m.d.comb += next_key.eq(Mux(last_key, 0, key + 1))
         with m.If(self.go):
             m.d.sync += [
                 self.step.valid.eq(takes),
                 self.step.end.eq(skips & gap.end),
                 self.step.fresh.eq(is_fresh),
                 self.step.empty.eq(walks),
-                self.step.tag.eq(place[plan.slot_bits :]),
                 self.step.key.eq(key),
                 number.eq(here),
                 phases.eq(phases_here),
@@ -133,8 +144,6 @@ class PaneWalker(wiring.Component):
             ]
             for k in range(len(plan.windows)):
                 m.d.sync += self.step.ends[k].eq(phases_here[k] == 0)
-            with m.If(takes):
-                m.d.sync += key.eq(Mux(last_key, 0, key + 1))
             with m.If(takes & last_key):
                 m.d.sync += [
                     number.eq(here + 1),
@@ -144,9 +153,5 @@ class PaneWalker(wiring.Component):
                 for k in range(len(plan.windows)):
                     after = phases_here[k] + 1
                     m.d.sync += phases[k].eq(Mux(after == lengths.windows[k].step, 0, after))
-        m.d.sync += awake.eq(1)
-        with m.If(~awake):
-            m.d.sync += place.eq(self.restart)
-        with m.Elif(self.go & closes & last_key):
-            m.d.sync += place.eq(place + 1)
+        m.d.sync += [awake.eq(1), place.eq(next_place), key.eq(next_key)]
         return m

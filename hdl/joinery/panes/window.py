@@ -7,7 +7,7 @@ with the oldest one is subtracted.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal
+from amaranth.hdl import Const, Module, Mux, Shape, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -111,46 +111,26 @@ class AdditiveWindow(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        rows = self.panes * self.keys
         panes: Any = self.length if self.settable else self.panes
-        last_row: Any = panes * self.keys - 1
         last_key = self.key == self.keys - 1
         age, age_here = Signal(range(self.panes + 1)), Signal(range(self.panes + 1))
-        m.d.comb += age_here.eq(Mux(self.fresh, 0, age))
-        full = age_here == panes
+        age_after, full = Signal.like(age), Signal()
+        m.d.comb += [
+            age_here.eq(Mux(self.fresh, 0, age)),
+            age_after.eq(Mux(full & ~self.fresh, panes, age_here + 1)),
+        ]
         with m.If(self.step & last_key):
-            m.d.sync += age.eq(Mux(full, panes, age_here + 1))
+            m.d.sync += [age.eq(age_after), full.eq(age_after == panes)]
 
-        leaving: Any = Signal(self.pane_layout)
-        if rows == 1:
-            with m.If(self.step):
-                m.d.sync += leaving.eq(self.value)
-        else:
-            ring: Memory = Memory(shape=self.pane_layout, depth=rows, init=[])
-            m.submodules.ring = ring
-            write, read = ring.write_port(), ring.read_port()
-            position, after = Signal(range(rows)), Signal(range(rows))
-            m.d.comb += [
-                after.eq(Mux(position == last_row, 0, position + 1)),
-                write.addr.eq(position),
-                write.data.eq(self.value),
-                write.en.eq(self.step),
-                read.addr.eq(after),
-                read.en.eq(self.step),
-                leaving.eq(read.data),
-            ]
-            with m.If(self.step):
-                m.d.sync += position.eq(after)
-            if self.settable:
-                self._restart(m, position, leaving)
-
+        leaving = self._leaving(m)
         for k, term in enumerate(self.own):
             name = f"term_{k}"
             total = KeyedRegister(
                 m, window_shape(term, self.terms.rows, self.panes), keys=self.keys,
                 name=f"total_{k}",
             )  # fmt: skip
-            before, change = Mux(self.fresh, 0, total.value), Mux(full, leaving[name], 0)
+            before = Mux(self.fresh, 0, total.value)
+            change = Mux(full & ~self.fresh, leaving[name], 0)
             new = Signal.like(self.o[name], name=f"new_{k}")
             m.d.comb += new.eq(before + self.value[name] - change)
             total.write(new, self.step, self.key)
@@ -158,13 +138,41 @@ class AdditiveWindow(wiring.Component):
                 m.d.sync += self.o[name].eq(new)
         return m
 
-    def _restart(self, m: Module, position: Signal, leaving: Any) -> None:
-        """A new length counts rows from 0; a ring of one row cannot be read while it is written."""
-        newest: Any = Signal(self.pane_layout)
+    def _leaving(self, m: Module) -> Any:
+        """The pane that leaves with this step, if the window is full: in a register.
+
+        It is read from the ring two steps before. What was written since comes past the ring.
+        """
+        rows = self.panes * self.keys
+        last_row: Any = (self.length if self.settable else Const(self.panes)) * self.keys - 1
+        leaving: Any = Signal(self.pane_layout, name="leaving")
+        newest: Any = Signal(self.pane_layout, name="newest")
+        coming: Any = Signal(self.pane_layout, name="coming")  # what leaves with the next step
         with m.If(self.step):
-            m.d.sync += newest.eq(self.value)
-        with m.If(self.restart):
-            m.d.sync += position.eq(0)
-        if self.keys == 1:
-            with m.If(self.length == 1):
-                m.d.comb += leaving.eq(newest)
+            m.d.sync += [newest.eq(self.value), leaving.eq(coming)]
+        with m.If(last_row == 0):
+            m.d.comb += coming.eq(self.value)
+        with m.Elif(last_row == 1):
+            m.d.comb += coming.eq(newest)
+        if rows <= 2:
+            return leaving
+
+        ring: Memory = Memory(shape=self.pane_layout, depth=rows, init=[])
+        m.submodules.ring = ring
+        write, read = ring.write_port(), ring.read_port()
+        position, ahead = Signal(range(rows)), Signal(range(rows), init=2)
+        m.d.comb += [
+            write.addr.eq(position),
+            write.data.eq(self.value),
+            write.en.eq(self.step),
+            read.addr.eq(ahead),
+            read.en.eq(self.step),
+        ]
+        with m.If(last_row > 1):
+            m.d.comb += coming.eq(read.data)
+        with m.If(self.step):
+            m.d.sync += [row.eq(Mux(row == last_row, 0, row + 1)) for row in (position, ahead)]
+        if self.settable:
+            with m.If(self.restart):
+                m.d.sync += [position.eq(0), ahead.eq(2)]
+        return leaving

@@ -81,9 +81,10 @@ class Queue(wiring.Component):
         Transfers held at most; any number, not only powers of two.
     style : str
         ``distributed`` keeps rows in memory with asynchronous read (registers at depth 1),
-        ``block`` in memory with synchronous read, which maps to block RAM. ``prompt`` is ``block``
-        with a register beside the memory, which takes a transfer that need not wait. ``auto``
-        chooses ``block`` above ``BLOCK_DEPTH`` rows.
+        ``block`` in memory with synchronous read, which maps to block RAM. ``beside`` is ``block``
+        with a register beside the memory, which takes a transfer that need not wait. ``prompt`` is
+        that with a short ``distributed`` queue in front, for who needs the output early in the
+        cycle. ``auto`` chooses ``block`` above ``BLOCK_DEPTH`` rows.
 
     Members
     -------
@@ -96,7 +97,10 @@ class Queue(wiring.Component):
     BLOCK_DEPTH = 64
     """Deepest queue that ``auto`` builds without block RAM: what one LUT of six inputs stores."""
 
-    STYLES = ("auto", "distributed", "block", "prompt")
+    FRONT = 2
+    """Rows of the short queue in ``prompt`` style."""
+
+    STYLES = ("auto", "distributed", "block", "beside", "prompt")
 
     i: stream.Interface
     o: stream.Interface
@@ -109,7 +113,7 @@ class Queue(wiring.Component):
             raise ValueError(f"Queue style must be {known}, not {style!r}")
         if style == "auto":
             style = "block" if depth > self.BLOCK_DEPTH else "distributed"
-        if style in ("block", "prompt") and depth == 1:
+        if style in ("block", "beside", "prompt") and depth == 1:
             raise ValueError(f"Queue of depth 1 is a register and has no {style} style")
         self.shape = shape
         self.depth = depth
@@ -139,6 +143,17 @@ class Queue(wiring.Component):
                 m.d.sync += self.o.payload.eq(self.i.payload)
             return m
 
+        # What the handshakes need of the level is known a cycle ahead, so they begin at a register.
+        full = Signal()
+        with m.If(push ^ pop):
+            m.d.sync += full.eq(push & (self.level == self.depth - 1))
+
+        m.d.comb += self.i.ready.eq(~full)
+
+        if self.style == "prompt":
+            self._go_past(m, push)
+            return m
+
         rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[])
         m.submodules.rows = rows
         write = rows.write_port()
@@ -154,12 +169,6 @@ class Queue(wiring.Component):
         with m.If(fetch):
             m.d.sync += read.addr.eq(after(read.addr))
 
-        # What the handshakes need of the level is known a cycle ahead, so they begin at a register.
-        full = Signal()
-        with m.If(push ^ pop):
-            m.d.sync += full.eq(push & (self.level == self.depth - 1))
-
-        m.d.comb += self.i.ready.eq(~full)
         m.d.comb += write.en.eq(stored)
         m.d.comb += write.data.eq(self.i.payload)
 
@@ -195,3 +204,18 @@ class Queue(wiring.Component):
                 m.d.sync += passed.eq(passes)
                 m.d.sync += beside.eq(self.i.payload)
         return m
+
+    def _go_past(self, m: Module, push: Value) -> None:
+        """Send past the deep queue what need not wait for room in the short one."""
+        m.submodules.deep = deep = Queue(self.shape, depth=self.depth, style="beside")
+        m.submodules.front = front = Queue(self.shape, depth=self.FRONT, style="distributed")
+        wiring.connect(m, front.o, wiring.flipped(self.o))
+        past = Signal()
+        m.d.comb += [
+            past.eq(~deep.o.valid & front.i.ready),
+            deep.i.valid.eq(push & ~past),
+            deep.i.payload.eq(self.i.payload),
+            deep.o.ready.eq(front.i.ready),
+            front.i.valid.eq(deep.o.valid | (push & past)),
+            front.i.payload.eq(Mux(deep.o.valid, deep.o.payload, self.i.payload)),
+        ]
