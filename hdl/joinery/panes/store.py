@@ -39,8 +39,8 @@ class PaneStore(wiring.Component):
     en : In(1)
         Tuples move on.
     look : In
-        The row of the tuple that is taken ``FETCH`` moves later; any other row does as well if no tuple
-        came to the pane of that one before, but perhaps the last one.
+        The row of the tuple that is taken ``FETCH`` moves later. Another row does as well if its
+        pane had no tuple before, or none but the last one.
     put : In(1), row, place : In
         Take a tuple. Low while ``en`` is.
     passes : In(len(terms.wheres)), arguments : In(struct)
