@@ -31,7 +31,8 @@ def predict_pane_cycles(top: Mapping[str, Any], prepared: Path | str, query: Que
     walk = timing["panes"] + 1 if timing.get("walk") else 0
     bounds = _bounds(timing, _times(prepared, query))
     if not len(bounds):
-        return int(timing["latency"]) + 2 - walk
+        # Nothing is closed but the input, for which nothing is on its way.
+        return int(timing["latency"]) + 2 - walk - timing.get("close_delay", 0)
     lanes = top["input"]["lanes"]
     beats = -(-len(bounds) // lanes)
     missing = np.repeat(bounds[-1:], beats * lanes - len(bounds))

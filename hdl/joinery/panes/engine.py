@@ -140,6 +140,7 @@ class PaneAggregation(PaneEngine):
             "cycles": {
                 "latency": latency,
                 "per_transfer": 1,
+                "close_delay": self.close_delay,
                 "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
                 "pane": self.pane,
