@@ -13,17 +13,18 @@ import pytest
 from click.testing import CliRunner
 
 from joinery.link import BoardTop
+from joinery_cli.common import read_query
 from joinery_cli.main import cli
-from joinery_gen.engines import plan
+from joinery_gen.engines import Plan, plan
 from joinery_gen.generate import generate, shell_of
 from joinery_gen.verilog import to_verilog
 from joinery_synth.alveo import interfaces
 from joinery_synth.boards import BOARDS, CHIPS, cycles_per_bit, pll_of
 from joinery_synth.build import prepare_board
-from joinery_synth.model import forecast, most_cores, smaller
+from joinery_synth.model import LINES, forecast, most_units, smaller
 from joinery_synth.netlist import Netlist
 from joinery_synth.picture import draw
-from joinery_synth.resources import synthesize
+from joinery_synth.resources import Resources, synthesize
 from joinery_synth.wires import connections, layers
 from joinery_tb import toolchain
 from joinery_tb.cases import join_query
@@ -147,9 +148,45 @@ def test_smaller_plan_has_cores_of_the_same_size() -> None:
 def test_forecast_is_near_synthesis() -> None:
     large = small_plan(12)
     foretold, found = forecast(large, "xcup"), synthesize(shell_of(large), "xcup")
-    assert foretold.cores == 12
+    assert (foretold.unit, foretold.size) == ("cores", 12)
     for kind in ("lut", "ff"):
         assert abs(foretold.used[kind] / found.used[kind] - 1) <= 0.1
-    most = most_cores(foretold, CHIPS["alveo_u280"].device)
+    most = most_units(foretold, CHIPS["alveo_u280"].device)
     assert most is not None
     assert 100 < most < 100_000
+
+
+@pytest.mark.parametrize(
+    ("query", "engine", "settings", "mapped", "unit", "size"),
+    [
+        ("order_taxi", "fjoin", {"units_left": 200, "units_right": 100}, [128, 256], "units", 300),
+        ("tick_stats_1s", "wid", {}, [16, 32], "windows", 600),
+    ],
+)
+def test_forecast_of_many_units_is_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    engine: str,
+    settings: dict[str, Any],
+    mapped: list[int],
+    unit: str,
+    size: int,
+) -> None:
+    """What is mapped are two designs of the same kind, and each unit more costs the same."""
+    asked = []
+    line = LINES[engine]
+
+    def synthesize(small: Plan, target: str) -> Resources:
+        asked.append(line.size(small))
+        used = {"lut": 500 + 10 * asked[-1], "ff": 30, "bram": asked[-1] / 4, "dsp": 0, "carry": 1}
+        return Resources(target, used, [], {}, True, "Yosys 0.70")
+
+    monkeypatch.setattr("joinery_synth.model.synthesize", synthesize)
+    monkeypatch.setattr("joinery_synth.model.shell_of", lambda plan: plan)
+    found = forecast(plan(read_query(query), engine, settings), "xcup")
+    assert asked == mapped
+    assert (found.unit, found.size) == (unit, size)
+    assert (found.used["lut"], found.used["bram"]) == (500 + 10 * size, size / 4)
+    assert (found.fixed["lut"], found.per_unit["lut"], found.per_unit["ff"]) == (500, 10, 0)
+    room = {"lut": 10_000, "ff": 100, "bram": 10, "dsp": 0}
+    assert most_units(found, room) == int(0.85 * 10 * 4)

@@ -62,8 +62,8 @@ BENCHES = {
         "the highest frequency of routed designs as they grow, and the path that limits it",
     ),
     "forecast": (
-        "joinery_cli.bench_synth:bench_forecast",
-        "the resources that `joinery plan` foretells against those that synthesis finds",
+        "joinery_cli.bench_forecast:bench_forecast",
+        "the resources and cycles that `joinery plan` foretells against those measured",
     ),
 }
 """Where each benchmark is, and what it measures."""

@@ -1,4 +1,4 @@
-"""``joinery bench synth``, ``timing`` and ``forecast``: what designs cost, and how fast they are.
+"""``joinery bench synth`` and ``timing``: what designs cost, and how fast they are.
 
 Sizes are small ones: the slope per core or unit tells the rest. A tuple of the handshake designs
 has 64 bits, a result 96, and a core holds 8 tuples of each stream, as in Oge's thesis (tables 4.2
@@ -18,7 +18,6 @@ from joinery_gen.generate import shell_of
 from joinery_gen.parse import parse
 from joinery_gen.query import JoineryError
 from joinery_synth.families import FAMILIES
-from joinery_synth.model import forecast
 from joinery_synth.resources import Resources, synthesize
 from joinery_synth.route import Routing, route_design, spread
 
@@ -28,20 +27,26 @@ from .bench_panes import QUERY as COUNT
 from .bench_panes import SELECT
 from .common import read_query, say
 
-__all__ = ["bench_forecast", "bench_synth", "bench_timing"]
+__all__ = ["bench_synth", "bench_timing", "names_of", "thesis_plan", "windows_plan"]
 
 ROWS_PER_CORE = 8
 
 
-def _thesis_plan(size: int, engine: str = "handshake", **settings: Any) -> Plan:
+def thesis_plan(size: int, engine: str = "handshake", **settings: Any) -> Plan:
     """The thesis's join with windows for so many cores."""
     query = parse(QUERY.format(window=ROWS_PER_CORE * size), "thesis")
     cores = {"cores": size} if engine == "handshake" else {}
     return plan(query, engine, {**settings, **cores})
 
 
+def windows_plan(panes: int, engine: str) -> Plan:
+    """A count over windows of so many panes."""
+    query = parse(COUNT.format(select=SELECT["count"], panes=panes, slack=0), f"count_{panes}")
+    return plan(query, engine, {})
+
+
 def _thesis(size: int, **settings: Any) -> Any:
-    return shell_of(_thesis_plan(size, **settings))
+    return shell_of(thesis_plan(size, **settings))
 
 
 def _panes(lanes: int) -> Any:
@@ -57,9 +62,7 @@ def _fjoin_paper(units: int) -> FJoinPaper:
 
 
 def _windows(panes: int, engine: str) -> Any:
-    """A count over windows of so many panes."""
-    query = parse(COUNT.format(select=SELECT["count"], panes=panes, slack=0), f"count_{panes}")
-    return shell_of(plan(query, engine, {}))
+    return shell_of(windows_plan(panes, engine))
 
 
 def _mlq(keys: int) -> Any:
@@ -71,7 +74,7 @@ def _link(slots: int) -> LinkPort:
     return LinkPort(cycles_per_bit=40, beat_bytes=32, row_bytes=24, shape=shape)
 
 
-def _chosen(what: str, name: str, known: Iterable[str]) -> list[str]:
+def names_of(what: str, name: str, known: Iterable[str]) -> list[str]:
     """The names that one word stands for, which may be ``all``."""
     names = list(known)
     if name not in (*names, "all"):
@@ -136,8 +139,8 @@ def bench_synth(
 
     With ``route``, designs for ECP5 are placed and routed as well, which takes minutes for each.
     """
-    names = _chosen("bench synth: series", series, SERIES)
-    targets = _chosen("bench synth: target", target, FAMILIES)
+    names = names_of("bench synth: series", series, SERIES)
+    targets = names_of("bench synth: target", target, FAMILIES)
     rows = []
     for name in names:
         for family in targets:
@@ -191,7 +194,7 @@ def bench_timing(
     frequency that is asked of the engine.
     """
     rows: list[dict[str, Any]] = []
-    for name in _chosen("bench timing: engine", engine, TIMED):
+    for name in names_of("bench timing: engine", engine, TIMED):
         timed = TIMED[name]
         found = []
         for size in map(int, sizes.split() or timed.sizes):
@@ -249,31 +252,3 @@ TIMED = {
     "link": Timed(_link, "slots", (32,), 120.0, 1 << 8),
 }
 """Units of fjoin are in clusters of 16, so these are 4, 8 and 16 clusters."""
-
-
-def bench_forecast(sizes: str = "8 16 32", target: str = "xcup") -> list[dict[str, Any]]:
-    """How far ``joinery plan`` is from synthesis, on designs that it was not made from."""
-    rows = []
-    for name, settings in FORECAST.items():
-        for size in map(int, sizes.split()):
-            say(f"  {name}, {size} cores, {target}")
-            chosen = _thesis_plan(size, **settings)
-            foretold = forecast(chosen, target).used
-            found = synthesize(shell_of(chosen), target)
-            errors = {kind: 100 * (foretold[kind] / found.used[kind] - 1) for kind in ("lut", "ff")}
-            rows.append(
-                {
-                    "design": name,
-                    "target": target,
-                    "cores": size,
-                    **{f"{kind}_forecast": foretold[kind] for kind in ("lut", "ff")},
-                    **{kind: found.used[kind] for kind in ("lut", "ff")},
-                    **{f"{kind}_error_percent": round(each, 1) for kind, each in errors.items()},
-                    "within_10_percent": all(abs(each) <= 10 for each in errors.values()),
-                    "yosys_version": found.yosys_version.split()[1],
-                }
-            )
-    return rows
-
-
-FORECAST = {"handshake tree": {"merge": "tree"}, "handshake memory": {"storage": "memory"}}

@@ -122,7 +122,7 @@ def plan_command(
 def board_forecast(chosen: "Plan", board: str, cycles: Mapping[str, Any]) -> dict[str, Any]:
     """What a design is expected to take of a board, and to reach there."""
     from joinery_synth.boards import CHIPS
-    from joinery_synth.model import forecast, most_cores
+    from joinery_synth.model import forecast, most_units
 
     chip = CHIPS[board]
     with working(f"mapping a small design of this kind to {chip.family}"):
@@ -138,7 +138,7 @@ def board_forecast(chosen: "Plan", board: str, cycles: Mapping[str, Any]) -> dic
     about |= uses
     about |= {f"{name}_percent": part for name, part in parts.items()}
     about["fits"] = all(uses[name] <= total for name, total in chip.device.items())
-    most = most_cores(found, chip.device)
+    most = most_units(found, chip.device)
     if most is not None:
-        about["most_cores_of_this_size"] = most
+        about[f"most_{found.unit}_of_this_size"] = most
     return about
