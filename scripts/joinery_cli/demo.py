@@ -3,7 +3,8 @@
 import click
 
 from .common import json_option, read_query
-from .verify import report, verify
+from .judge import report
+from .verify import verify
 
 DEMO = {"flights_weather": ["flights", "weather"], "tick_band": ["ticks"]}
 """The queries, and the data sets of each."""
@@ -33,4 +34,4 @@ def demo_command(ctx: click.Context, as_json: bool) -> None:
         ]
     finally:
         spark.stop()
-    report(ctx, found, [each.as_dict() for each in found] if as_json else None)
+    report(ctx, found, as_json)

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +16,21 @@ import click
 
 from .common import (
     at_run_option,
-    cell,
     data_options,
     json_option,
-    make_table,
     master_option,
     plan_options,
-    print_json,
-    print_table,
     query_argument,
     read_query,
     say,
     show_option,
 )
-from .results import prepare_input, print_differences
+from .judge import Golden, Judged, report
+from .results import prepare_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from joinery_gen.compare import Comparison
     from joinery_gen.engines import Plan
     from joinery_gen.link import Board
     from joinery_gen.link.board import Progress
@@ -47,15 +43,15 @@ SIMULATED = "sim"
 """The port of a board that is simulated."""
 
 
-@dataclass
-class PortRun:
+@dataclass(kw_only=True)
+class PortRun(Judged):
     """What a run over a port found, of one SELECT; those of one query file share the run.
 
-    ``verdict`` is ``equal`` or ``different``, or ``failed`` where the core had an error to tell.
     ``frames_repeated`` were sent again by the host, ``frames_damaged`` came damaged to it.
     """
 
-    query: str
+    HIDDEN = Judged.HIDDEN | {"registers"}
+
     port: str
     engine: str
     parameters: Mapping[str, Any]
@@ -70,23 +66,6 @@ class PortRun:
     reconnected: int
     registers: dict[str, int]
     simulation: dict[str, int] = field(default_factory=dict)
-    late_hardware: int = 0
-    late_golden: int | None = None
-    evicted: int = 0
-    hardware_rows: int | None = None
-    golden_rows: int | None = None
-    missing: int | None = None
-    extra: int | None = None
-    duplicated: int | None = None
-    verdict: str = "failed"
-    error: str | None = None
-    comparison: "Comparison | None" = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON, with the first different rows as ``differences``."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        comparison = told.pop("comparison")
-        return told | {"differences": comparison.as_dict()["differences"] if comparison else []}
 
 
 def run_port(
@@ -137,11 +116,12 @@ def run_port(
                     accepted=accepted, evicted=folder / "evicted.parquet", writes=writes,
                     progress=advance,
                 )  # fmt: skip
-        truth_of = accepted if any(report.refused.values()) else prepared.folder
+        inputs = accepted if any(report.refused.values()) else prepared.folder
+        golden = Golden(top, folder, inputs, master, spark, show)
         found = [_start(part, port, board, report, simulation) for part in meant.parts]
         for number, (part, one) in enumerate(zip(meant.parts, found, strict=True)):
             say(f"{part.name}: golden ...")
-            _judge(number, part, one, board, folder, truth_of, master, spark, show)
+            golden.judge(number, part, one, report.registers, report.evicted)
     return found
 
 
@@ -188,47 +168,7 @@ def _start(
         reconnected=report.stream.reconnected,
         registers=report.registers,
         simulation=simulation,
-        evicted=report.evicted,
     )
-
-
-def _judge(
-    number: int,
-    query: "Query",
-    found: PortRun,
-    board: "Board",
-    folder: Path,
-    truth_of: Path,
-    master: str | None,
-    spark: "SparkSession | None",
-    show: int,
-) -> None:
-    """Hold the rows of the SELECT with this number against Spark's."""
-    from joinery_gen.compare import compare
-    from joinery_gen.golden import run_golden
-    from joinery_tb.words import result_files
-
-    files = result_files(board.top, folder / "out.parquet")
-    several = len(files) > 1
-    golden = folder / f"golden{number + 1 if several else ''}.parquet"
-    evictions = folder / "evicted.parquet" if found.evicted else None
-    truth = run_golden(query, truth_of, golden, master=master, spark=spark, evictions=evictions)
-    compared = found.comparison = compare(files[number], golden, show=show)
-    found.hardware_rows, found.golden_rows = compared.hardware_rows, compared.golden_rows
-    found.missing, found.extra = compared.missing, compared.extra
-    found.duplicated = compared.duplicated
-    found.late_hardware = found.registers.get(f"late_{number}" if several else "late", 0)
-    found.late_golden = truth.late
-    found.verdict = compared.verdict if found.late_hardware == truth.late else "different"
-    told = [
-        text
-        for bit, text in enumerate(board.top.get("errors", ()))
-        if found.registers["errors"] >> bit & 1
-    ]
-    if truth.misreported:
-        told.append(f"{truth.misreported} of {found.evicted} evictions were told wrongly")
-    if told:
-        found.error, found.verdict = "; ".join(told), "failed"
 
 
 @contextmanager
@@ -303,30 +243,4 @@ def run_port_command(
       joinery run gen/queries/tick_band.cql --port /dev/ttyUSB0 --data ticks --limit 10000
       joinery run gen/queries/tick_band.cql --port sim --damage 0.01 --data ticks --limit 10000
     """
-    found = run_port(read_query(query), data, **options)
-    told = [one.as_dict() for one in found]
-    if as_json:
-        print_json(told[0] if len(told) == 1 else told)
-    else:
-        for one in found:
-            print_differences(one.comparison.differences if one.comparison else ())
-        print_table(_table(found))
-    for one in found:
-        if one.error:
-            say(f"joinery: {one.query}: {one.error}")
-    ctx.exit(0 if all(one.verdict == "equal" for one in found) else 1)
-
-
-HIDDEN = {"query", "registers", "comparison", "error"}
-
-
-def _table(found: Sequence[PortRun]) -> Any:
-    """Lay out runs side by side, under the names of their queries."""
-    table = make_table(None, [])
-    for name in ("", *(one.query for one in found)):
-        table.add_column(name)
-    for each in fields(PortRun):
-        if each.name not in HIDDEN:
-            values = [cell(getattr(one, each.name)).replace(", ", "\n") for one in found]
-            table.add_row(each.name, *values)
-    return table
+    report(ctx, run_port(read_query(query), data, **options), as_json)

@@ -4,7 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,10 @@ import click
 
 from .common import (
     at_run_option,
-    cell,
     data_options,
     json_option,
-    make_table,
     master_option,
     plan_options,
-    print_json,
-    print_table,
     query_argument,
     read_query,
     say,
@@ -27,35 +23,33 @@ from .common import (
     sim_options,
 )
 from .hosted import HostOptions, check_design_simulator, has_host, simulate_design
-from .results import prepare_input, print_differences
+from .judge import Golden, Judged, report
+from .results import prepare_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from rich.table import Table
 
-    from joinery_gen.compare import Comparison
     from joinery_gen.data import Prepared
     from joinery_gen.query import Query
     from joinery_tb.design import Design
     from joinery_tb.replay import SimReport
 
-__all__ = ["Verification", "verdict_table", "verify"]
+__all__ = ["Verification", "verify"]
 
 
-@dataclass
-class Verification:
+@dataclass(kw_only=True)
+class Verification(Judged):
     """What a verification found.
 
-    ``verdict`` is ``equal`` or ``different`` (rows or late tuples), or ``failed`` where the design
-    misbehaved, as ``error`` tells; then nothing is known about rows. ``predicted_cycles`` is None
-    for a run that the cycle model does not know: with stalls, refused tuples or a second clock. Of
-    a card it is what the busiest pipeline needs, without memory and host.
-    Where tuples were refused, the rows are held against those of the accepted ones, and where keys
-    were evicted, against those of keys that start anew. A query file
-    with several SELECTs has a verification for each; they share the design and its run.
+    ``predicted_cycles`` is None for a run that the cycle model does not know: with stalls, refused
+    tuples or a second clock. Of a card it is what the busiest pipeline needs, without memory and
+    host. Where tuples were refused, the rows are held against those of the accepted ones, and where
+    keys were evicted, against those of keys that start anew. A query file with several SELECTs has
+    a verification for each; they share the design and its run.
     """
 
-    query: str
+    HIDDEN = Judged.HIDDEN | {"query_hash", "dropped"}
+
     query_hash: str
     engine: str
     parameters: dict[str, int | str]
@@ -68,26 +62,9 @@ class Verification:
     at_run: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     dropped_results: int | None = None
-    hardware_rows: int | None = None
-    golden_rows: int | None = None
-    missing: int | None = None
-    extra: int | None = None
-    duplicated: int | None = None
-    late_hardware: int | None = None
-    late_golden: int | None = None
-    evicted: int | None = None
     cycles: int | None = None
     predicted_cycles: int | None = None
-    verdict: str = "failed"
-    error: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    comparison: "Comparison | None" = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON, with the first different rows as ``differences``."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        comparison = told.pop("comparison")
-        return told | {"differences": comparison.as_dict()["differences"] if comparison else []}
 
 
 def verify(
@@ -149,10 +126,12 @@ def verify(
             for one in found:
                 one.error = str(error)
             return found
+        inputs = folder / "accepted" if any(report.refused.values()) else prepared.folder
+        golden = Golden(design.top, folder, inputs, master, spark, show)
         plain = not (stall_in or stall_out or at_run or design.has_merge_clock)
-        run = _Run(folder, design, prepared, report, steps, predictable=plain)
+        run = _Run(golden, prepared, report, steps, predictable=plain)
         for number, (part, one) in enumerate(zip(meant.parts, found, strict=True)):
-            run.judge(number, part, one, master=master, spark=spark, show=show)
+            run.judge(number, part, one)
     return found
 
 
@@ -160,82 +139,37 @@ def verify(
 class _Run:
     """A finished simulation, whose results can be judged."""
 
-    folder: Path
-    design: "Design"
+    golden: Golden
     prepared: "Prepared"
     report: "SimReport"
     steps: "_Steps"
     predictable: bool
 
-    def judge(
-        self,
-        number: int,
-        query: "Query",
-        found: Verification,
-        *,
-        master: str | None,
-        spark: "SparkSession | None",
-        show: int,
-    ) -> None:
+    def judge(self, number: int, query: "Query", found: Verification) -> None:
         """Hold the rows of the SELECT with this number against Spark's."""
-        from joinery_gen.compare import compare
-        from joinery_gen.cycles import predict_cycles
-        from joinery_gen.golden import run_golden
         from joinery_tb.card import CardReport
-        from joinery_tb.words import result_files
 
-        registers = self.report.replay.registers
-        refused_any = any(self.report.refused.values())
-        accepted = self.folder / "accepted" if refused_any else self.prepared.folder
-        files = result_files(self.design.top, self.folder / "out.parquet")
-        golden = self.folder / f"golden{number + 1 if len(files) > 1 else ''}.parquet"
-        with self.steps("golden"):
-            truth = run_golden(
-                query,
-                accepted,
-                golden,
-                master=master,
-                spark=spark,
-                evictions=self.folder / "evicted.parquet" if self.report.evicted else None,
-            )
-        with self.steps("compare"):
-            found.comparison = compare(files[number], golden, show=show)
-            if isinstance(self.report, CardReport):
-                found.predicted_cycles = self.report.predicted_cycles if self.predictable else None
-            elif self.predictable and not refused_any:
-                found.predicted_cycles = predict_cycles(
-                    self.design.top, self.prepared.folder, golden, query
-                )
-        found.refused = self.report.refused
-        found.cycles = self.report.replay.cycles
-        late = f"late_{number}" if len(files) > 1 else "late"
-        found.late_hardware, found.late_golden = registers.get(late, 0), truth.late
-        _judge(found, found.comparison)
-        if "evicted" in registers:
-            found.evicted = self.report.evicted
+        run, registers = self.report, self.report.replay.registers
+        found.refused, found.cycles = run.refused, run.replay.cycles
         found.dropped_results = registers.get("dropped_results")
-        found.error = _complaint(self.design, registers)
-        if isinstance(self.report, CardReport) and not self.report.run.in_order:
+        with self.steps("golden"):
+            self.golden.judge(number, query, found, registers, run.evicted)
+        if self.predictable:
+            found.predicted_cycles = self._predict(number, query)
+        if isinstance(run, CardReport) and not run.run.in_order:
             found.error = "The rows left in another order than that of their tuples"
-        if truth.misreported or (found.evicted or 0) != registers.get("evicted", 0):
-            found.error = f"{truth.misreported} of {found.evicted} evictions were told wrongly"
-        if found.error:
             found.verdict = "failed"
 
+    def _predict(self, number: int, query: "Query") -> int | None:
+        from joinery_gen.cycles import predict_cycles
+        from joinery_tb.card import CardReport
 
-def _complaint(design: "Design", registers: Mapping[str, int]) -> str | None:
-    """What the design says may have cost results, or None."""
-    from joinery_gen.engines import ENGINES
-
-    advice = ENGINES[design.top["engine"]].advice
-    told = [
-        f"{text}; {advice[bit]}" if bit in advice else text
-        for bit, text in enumerate(design.top.get("errors", ()))
-        if registers["errors"] >> bit & 1
-    ]
-    if registers.get("dropped_results"):
-        told.append(f"{registers['dropped_results']:,} results were dropped, as the policy allows")
-    return "; ".join(told) or None
+        if isinstance(self.report, CardReport):
+            return self.report.predicted_cycles
+        if any(self.report.refused.values()):
+            return None
+        golden = self.golden
+        return predict_cycles(golden.top, self.prepared.folder, golden.path(number), query)
 
 
 def _design(
@@ -337,33 +271,6 @@ def _start(
     )
 
 
-def _judge(found: Verification, comparison: "Comparison") -> None:
-    found.hardware_rows, found.golden_rows = comparison.hardware_rows, comparison.golden_rows
-    found.missing, found.extra = comparison.missing, comparison.extra
-    found.duplicated = comparison.duplicated
-    same_late = found.late_hardware == found.late_golden
-    found.verdict = comparison.verdict if same_late else "different"
-
-
-HIDDEN = {"query", "query_hash", "error", "dropped", "comparison"}
-
-
-def verdict_table(found: Sequence[Verification]) -> "Table":
-    """Lay out verifications side by side, under the names of their queries."""
-    table = make_table(None, [])
-    for name in ("", *(one.query for one in found)):
-        table.add_column(name)
-    for each in fields(Verification):
-        if each.name not in HIDDEN:
-            table.add_row(each.name, *(_lines(getattr(one, each.name)) for one in found))
-    return table
-
-
-def _lines(value: Any) -> str:
-    """Spell a value, a mapping with one entry per line, so that the table stays narrow."""
-    return cell(value).replace(", ", "\n") if isinstance(value, Mapping) else cell(value)
-
-
 @click.command("verify")
 @query_argument
 @data_options
@@ -401,24 +308,4 @@ def verify_command(
       joinery verify gen/queries/tick_band.cql --data ticks --limit 5000 --sim icarus --json
     """
     found = verify(read_query(query), data, **options)
-    report(ctx, found, as_told(found) if as_json else None)
-
-
-def as_told(found: Sequence[Verification]) -> Any:
-    """Return verifications for JSON: an object, or where there are several a list of them."""
-    told = [one.as_dict() for one in found]
-    return told[0] if len(told) == 1 else told
-
-
-def report(ctx: click.Context, found: Sequence[Verification], as_json: Any = None) -> None:
-    """Print verifications, as JSON if that is given, and end with the exit code they call for."""
-    if as_json is not None:
-        print_json(as_json)
-    else:
-        for one in found:
-            print_differences(one.comparison.differences if one.comparison else ())
-        print_table(verdict_table(found))
-    for one in found:
-        if one.error:
-            say(f"joinery: {one.query}: {one.error}")
-    ctx.exit(0 if all(one.verdict == "equal" for one in found) else 1)
+    report(ctx, found, as_json)
