@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """The stream law as hardware, and the prover itself."""
 
+import fcntl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -181,3 +182,20 @@ def test_a_tool_compiles_itself_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     said = runs.read_text().splitlines()
     assert said[:2] == ["begin --version", "end --version"]
     assert sorted(said[2:]) == ["begin -V"] * 3 + ["end -V"] * 3
+
+
+def test_what_a_tool_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is free again only when whoever inherited it has ended."""
+    tool, lock = tmp_path / "solver", tmp_path / "lock"
+    tool.write_text(f"#!/bin/sh\nexec 9> {lock}\nflock 9\nsleep 600 &\nwait\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(ToolError, match=r"^solver did not finish in time$"):
+        run_tool(tmp_path, "solver", [], time.monotonic() + 1)
+    with lock.open() as held:
+        for _ in range(1000):
+            try:
+                return fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.01)
+    pytest.fail("The lock is still held")

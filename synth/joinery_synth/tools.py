@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -31,22 +32,26 @@ def run_tool(
     if found is None:
         raise ToolError(f"{tool} is not installed")
     _compile_once(tool, found)
-    try:
-        done = subprocess.run(
-            [found, *arguments],
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=max(deadline - time.monotonic(), 0.1),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"{tool} did not finish in time") from None
-    if done.returncode != 0 and not may_fail:
-        raise ToolError(f"{tool} failed:\n{done.stdout}")
-    return done.stdout
+    # Some tools start others, so all of its group end with it.
+    with subprocess.Popen(
+        [found, *arguments],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ToolError(f"{tool} did not finish in time") from None
+            raise
+    if process.returncode != 0 and not may_fail:
+        raise ToolError(f"{tool} failed:\n{said}")
+    return said
 
 
 def _compile_once(tool: str, path: str) -> None:
