@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from joinery_cli.bench import BENCHES
+from joinery_cli.common import QUERIES
 from joinery_cli.main import cli
 
 QUERY = """\
@@ -62,6 +63,15 @@ WRONG_INPUT = {
     "no query": (
         ["plan", "none.cql"],
         "The query none.cql cannot be read: No such file or directory",
+    ),
+    "close to a query": (
+        ["plan", "order_taxis"],
+        "There is neither a file nor a query 'order_taxis'; did you mean order_taxi?",
+    ),
+    "far from any query": (
+        ["plan", "%"],
+        "There is neither a file nor a query '%'; queries are "
+        + ", ".join(sorted(path.stem for path in QUERIES.glob("*.cql"))),
     ),
     "query error": (
         ["plan", "wrong.cql"],

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,9 +29,16 @@ QUERIES = Path(__file__).parents[2] / "gen" / "queries"
 def read_query(name: str) -> "Query":
     """Return the query in a file, or the one of the repository's queries that has this name."""
     from joinery_gen.parse import parse_file
+    from joinery_gen.query import JoineryError
 
-    known = QUERIES / f"{name}.cql"
-    return parse_file(known if not Path(name).exists() and known.is_file() else name)
+    known = {path.stem: path for path in sorted(QUERIES.glob("*.cql"))}
+    if Path(name).is_file() or not known or Path(name).suffix:
+        return parse_file(name)
+    if name not in known:
+        close = get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"queries are {', '.join(known)}"
+        raise JoineryError(f"There is neither a file nor a query {name!r}; {hint}")
+    return parse_file(known[name])
 
 
 # Options.
