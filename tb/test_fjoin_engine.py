@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from joinery_cli.common import QUERIES
 from joinery_cli.main import cli
 from joinery_cli.verify import Verification, verify
 from joinery_gen.engines import plan
@@ -78,6 +79,13 @@ def test_same_plan_same_bytes(shop: Path, engine: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_verilator_has_nothing_to_say(shop: Path, engine: str) -> None:
     assert lint(shop / engine / "top.v") == ""
+
+
+def test_a_thousand_units_are_written_once(tmp_path: Path) -> None:
+    many = parse((QUERIES / "order_taxi.cql").read_text(), name="many")
+    generate(plan(many, "fjoin", {"units_left": 512, "units_right": 512}), tmp_path)
+    assert (tmp_path / "top.v").stat().st_size < 1_000_000
+    assert lint(tmp_path / "top.v") == ""
 
 
 def test_top_says_what_a_host_needs(shop: Path) -> None:
