@@ -26,7 +26,7 @@ ROW = Schema((Field("key", BIT),))
 PAIR = JoinPair(
     ("r", "s"), ROW, ROW, Compare("=", Column("r", "key", BIT), Column("s", "key", BIT)), (), ()
 )
-CYCLES = 20
+CYCLES = 23
 
 
 class Counted(wiring.Component):
@@ -118,6 +118,7 @@ MUTANTS = [
     (cluster, "Cluster", "tested & Cat(found)", "tested"),
     (cluster, "Cluster", "full & step.flows", "step.flows"),
     (edge, "Picker", "self.o.ready & last", "self.o.ready"),
+    (edge, "Picker", "last.eq(self.i.payload.single)", "last.eq(1)"),
     (head, "Sequencer", "flows.eq(~i.end)", "flows.eq(~i.end & (slot == 0) & ~waiting[0])"),
 ]
 
