@@ -94,7 +94,7 @@ def test_top_says_what_a_host_needs(shop: Path) -> None:
     assert top["records"]["left"]["stride"] == 7
     assert top["predicted"] == {
         "cycles": {
-            "per_window_tuple": 1, "per_batch": 3, "load": 7, "latency": 15, "matches_per_cycle": 2
+            "per_window_tuple": 1, "per_batch": 3, "load": 7, "latency": 18, "matches_per_cycle": 2
         },
         "resources": {"units": 10, "bytes_left": 7, "bytes_right": 7},
     }  # fmt: skip

@@ -27,7 +27,7 @@ ROW = Schema((Field("key", BIT),))
 PAIR = JoinPair(
     ("r", "s"), ROW, ROW, Compare("=", Column("r", "key", BIT), Column("s", "key", BIT)), (), ()
 )
-CYCLES = 18
+CYCLES = 21
 """Room for a batch of two tuples with a window of two, and stalls of a few cycles."""
 
 IDS = {"stream": (1, 2), "window": (7, 0)}
@@ -142,6 +142,7 @@ MUTANTS = [
     (cluster, "Cluster", "tested & Cat(found)", "tested"),
     (cluster, "Cluster", "full & step.flows", "step.flows"),
     (edge, "Picker", "self.o.ready & last", "self.o.ready"),
+    (edge, "Picker", "last.eq(self.i.payload.single)", "last.eq(1)"),
     (head, "Sequencer", "flows.eq(~i.end)", "flows.eq(~i.end & (slot == 0) & ~waiting[0])"),
 ]
 

@@ -128,7 +128,7 @@ def predicted_cycles(shape: PipelineShape, window: int, matches: Sequence[int]) 
         max(window + shape.slots + 1, shape.units + 1, -(-number // shape.lanes) + 1)
         for number in matches
     )
-    return shape.units + 1 + shape.flight_cycles + 8 + sum(slowest)
+    return shape.units + 1 + shape.flight_cycles + 11 + sum(slowest)
 
 
 def paper_cycles(shape: PipelineShape, window: int, matches: Sequence[int]) -> int:

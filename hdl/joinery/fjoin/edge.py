@@ -1,6 +1,6 @@
 """The edge of a pipeline: from bitmaps of matches to pairs of ids, each pair once."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
@@ -14,11 +14,16 @@ from .shape import PipelineShape
 __all__ = ["Lane", "Outlet", "Picker"]
 
 
+def marked_layout(shape: ShapeLike, marks: int) -> data.StructLayout:
+    """A word with marks, as a ``Picker`` takes it."""
+    return data.StructLayout({"marks": marks, "single": 1, "rest": shape})
+
+
 class Picker(wiring.Component):
     """Send the marks of each word one after the other, the lowest first.
 
-    Latency: 0 cycles. Throughput: one mark per cycle. A word without marks is sent once, with
-    index 0. ``i.ready`` depends on ``o.ready``.
+    Latency: 1 cycle. Throughput: one mark per cycle. A word without marks is sent once, with
+    index 0. The output depends on registers alone; ``i.ready`` on them and on ``o.ready``.
 
     Parameters
     ----------
@@ -28,7 +33,8 @@ class Picker(wiring.Component):
 
     Members
     -------
-    i : In(stream.Signature({"marks": marks, "rest": shape}))
+    i : In(stream.Signature({"marks": marks, "single": 1, "rest": shape}))
+        ``single``: there is at most one mark; told with the word, as it takes time to find out.
     o : Out(stream.Signature({"index": range(marks), "rest": shape}))
     """
 
@@ -37,10 +43,11 @@ class Picker(wiring.Component):
 
     def __init__(self, shape: ShapeLike, *, marks: int) -> None:
         require_positive("Picker marks", marks)
+        self.shape = shape
         self.marks = marks
         super().__init__(
             {
-                "i": In(stream.Signature(data.StructLayout({"marks": marks, "rest": shape}))),
+                "i": In(stream.Signature(marked_layout(shape, marks))),
                 "o": Out(
                     stream.Signature(data.StructLayout({"index": range(marks), "rest": shape}))
                 ),
@@ -49,42 +56,60 @@ class Picker(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sent, left = Signal(self.marks), Signal(self.marks)
-        lowest, last = Signal(self.marks), Signal()
-        some, several, index = _survey(list(left))
+        left = Signal(self.marks, reset_less=True)
+        rest: Any = Signal(self.shape, reset_less=True)
+        last = Signal()  # from a register, as it goes to all the bits of the next word
+        found = _survey(list(left))
         m.d.comb += [
-            left.eq(self.i.payload.marks & ~sent),
-            lowest.eq(Cat(left[k] & ~left[:k].any() for k in range(self.marks))),
-            last.eq(~several),
-            self.o.valid.eq(self.i.valid),
-            self.o.payload.rest.eq(self.i.payload.rest),
-            self.o.payload.index.eq(Mux(some, Cat(index), 0)),
-            self.i.ready.eq(self.o.ready & last),
+            self.o.payload.rest.eq(rest),
+            self.o.payload.index.eq(Mux(found.some, Cat(found.index), 0)),
+            self.i.ready.eq(~self.o.valid | (self.o.ready & last)),
         ]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += sent.eq(Mux(last, 0, sent | lowest))
+        with m.If(self.i.ready):
+            m.d.sync += [
+                self.o.valid.eq(self.i.valid),
+                left.eq(self.i.payload.marks),
+                rest.eq(self.i.payload.rest),
+                last.eq(self.i.payload.single),
+            ]
+        with m.Elif(self.o.ready):
+            m.d.sync += [
+                left.eq(Cat(left[k] & left[:k].any() for k in range(self.marks))),
+                last.eq(~found.three),
+            ]
         return m
 
 
-def _survey(marks: list[Value]) -> tuple[Value, Value, list[Value]]:
-    """Whether there is a mark, and more than one, and the bits of the lowest one's index.
+class _Found(NamedTuple):
+    """Whether there are one, two, three marks at least, and the bits of the lowest one's index."""
 
-    A tree of halves, which is a few look-up tables deep where a carry chain would be all ``marks``.
-    """
+    some: Value
+    two: Value
+    three: Value
+    index: list[Value]
+
+
+def _survey(marks: list[Value]) -> _Found:
+    """Look for marks in a tree of halves, which is a few look-up tables deep where a carry chain
+    would be all ``marks``."""
     if len(marks) == 1:
-        return marks[0], Const(0), []
+        return _Found(marks[0], Const(0), Const(0), [])
     half = 1 << (len(marks) - 1).bit_length() - 1
-    some, several, index = _survey(marks[:half])
-    others, more, far = _survey(marks[half:])
-    far += [Const(0)] * (len(index) - len(far))
-    bits = [Mux(some, near, other) for near, other in zip(index, far, strict=True)]
-    return some | others, several | more | (some & others), [*bits, ~some]
+    near, far = _survey(marks[:half]), _survey(marks[half:])
+    others = far.index + [Const(0)] * (len(near.index) - len(far.index))
+    bits = [Mux(near.some, *pair) for pair in zip(near.index, others, strict=True)]
+    return _Found(
+        near.some | far.some,
+        near.two | far.two | (near.some & far.some),
+        near.three | far.three | (near.two & far.some) | (near.some & far.two),
+        [*bits, ~near.some],
+    )
 
 
 class Lane(wiring.Component):
     """Turn the matches of some clusters into pairs of ids.
 
-    Latency: 7 cycles (8 where the queue is in block RAM). Throughput: one pair per cycle. What
+    Latency: 10 cycles (11 where the queue is in block RAM). Throughput: one pair per cycle. What
     comes in cannot be refused: ``room`` says that ``reserve`` cycles with matches may still come.
 
     A pair leaves if the window tuple came before the stream tuple and their times are
@@ -105,6 +130,8 @@ class Lane(wiring.Component):
     hits : In(shape.slots).array(shape.segments), marks : In(shape.segments)
         The matches of the window tuple that ``tag`` names, and which segments have some; none of
         them with the end.
+    some : In(1)
+        There is a match: any of ``marks``.
     room : Out(1)
     store : In(shape.store)
         A stream tuple of this lane; ``cluster`` counts this lane's clusters only.
@@ -119,6 +146,7 @@ class Lane(wiring.Component):
     tag: Any
     hits: Any
     marks: Signal
+    some: Signal
     room: Signal
     store: Any
     time_range: Signal
@@ -136,6 +164,7 @@ class Lane(wiring.Component):
                 "tag": In(shape.tag),
                 "hits": In(shape.slots).array(shape.segments),
                 "marks": In(shape.segments),
+                "some": In(1),
                 "room": Out(1),
                 "store": In(shape.store),
                 "time_range": In(shape.time_bits - 1),
@@ -155,32 +184,44 @@ class Lane(wiring.Component):
         m.submodules.segments = segments = Picker(bitmaps, marks=shape.segments)
         m.submodules.queue = queue = Queue(segments.i.payload.shape(), depth=self.depth)
         m.submodules.slots = slots = Picker(segment, marks=shape.slots)
-        m.submodules.front = front = Buffer(segments.i.payload.shape())
-        m.submodules.between = between = Buffer(slots.i.payload.shape())
+        found = data.StructLayout({"marks": shape.slots, "rest": segment})
+        m.submodules.between = between = Buffer(found)
 
-        arrived, found = queue.i.payload, segments.o.payload
+        # The choice of a segment waits in a register until its bits have been fetched.
+        chosen: Any = Signal(segments.o.payload.shape(), reset_less=True)
+        fetches = Signal()
+        arrived = queue.i.payload
         m.d.comb += [
             arrived.marks.eq(self.marks),
+            arrived.single.eq(~_survey(list(self.marks)).two),
             arrived.rest.tag.eq(self.tag),
             Value.cast(arrived.rest.hits).eq(Cat(self.hits)),
-            queue.i.valid.eq(self.valid & (self.tag.end | self.marks.any())),
-            between.i.valid.eq(segments.o.valid),
-            segments.o.ready.eq(between.i.ready),
-            between.i.payload.marks.eq(found.rest.hits[found.index]),
-            between.i.payload.rest.tag.eq(found.rest.tag),
-            between.i.payload.rest.segment.eq(found.index),
+            queue.i.valid.eq(self.valid & (self.tag.end | self.some)),
+            segments.o.ready.eq(~fetches | between.i.ready),
+            between.i.valid.eq(fetches),
+            between.i.payload.marks.eq(chosen.rest.hits[chosen.index]),
+            between.i.payload.rest.tag.eq(chosen.rest.tag),
+            between.i.payload.rest.segment.eq(chosen.index),
         ]
+        with m.If(segments.o.ready):
+            m.d.sync += [fetches.eq(segments.o.valid), chosen.eq(segments.o.payload)]
         m.d.sync += self.room.eq(queue.level + self.reserve <= self.depth)
-        wiring.connect(m, queue.o, front.i)
-        wiring.connect(m, front.o, segments.i)
-        wiring.connect(m, between.o, slots.i)
+        wiring.connect(m, queue.o, segments.i)
+        m.d.comb += [
+            slots.i.valid.eq(between.o.valid),
+            between.o.ready.eq(slots.i.ready),
+            slots.i.payload.marks.eq(between.o.payload.marks),
+            slots.i.payload.single.eq(~_survey(list(between.o.payload.marks)).two),
+            slots.i.payload.rest.eq(between.o.payload.rest),
+        ]
         self._check(m, slots)
         return m
 
     def _check(self, m: Module, slots: Picker) -> None:
         """Look up the stream tuple of each match, and let the match leave if it is wanted."""
-        shape, store, i = self.shape, self.store, slots.o.payload
+        shape, store = self.shape, self.store
         kept = data.StructLayout({"id": shape.id_bits, "time": shape.time_bits})
+        i: Any = Signal(slots.o.payload.shape(), reset_less=True)
         slot_bits, segment_bits = len(i.index), len(i.rest.segment)
         banks = 1 << len(store.bank)
         rows = banks << (slot_bits + segment_bits)
@@ -198,8 +239,9 @@ class Lane(wiring.Component):
             slots.o.ready.eq(move),
         ]
 
-        # What is read stays in a register for a cycle, as block RAM is slow.
-        looked_up, held, compared, offered = Signal(), Signal(), Signal(), Signal()
+        # The address comes from a register, and what is read stays in one for a cycle, as block RAM
+        # is slow.
+        asked, looked_up, held, compared, offered = (Signal() for _ in range(5))
         tag_read: Any = Signal(shape.tag, reset_less=True)
         tag: Any = Signal(shape.tag, reset_less=True)
         known: Any = Signal(kept, reset_less=True)
@@ -210,7 +252,8 @@ class Lane(wiring.Component):
         before, near = Signal(), Signal()
         with m.If(move):
             m.d.sync += [
-                looked_up.eq(slots.o.valid), tag_read.eq(i.rest.tag),
+                asked.eq(slots.o.valid), i.eq(slots.o.payload),
+                looked_up.eq(asked), tag_read.eq(i.rest.tag),
                 held.eq(looked_up), tag.eq(tag_read), known.eq(read.data),
                 compared.eq(held), ends.eq(tag.end), order.eq(known.id - tag.id),
                 apart.eq(known.time - tag.time),

@@ -12,7 +12,7 @@ in behind its last window tuple, cluster by cycle, so that a change of batch tak
 a cluster has units, whatever the length of the pipeline.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream, wiring
@@ -29,10 +29,18 @@ from .shape import PipelineShape
 __all__ = ["FJoinPipeline"]
 
 
+class _Hits(NamedTuple):
+    """Whether there is a match in a cluster, and the matches; and the same a cycle before, or
+    nothing of the last cluster, whose matches come too late for that."""
+
+    now: Value
+    soon: Value
+
+
 class FJoinPipeline(wiring.Component):
     """Join batches of stream tuples, each with its own window.
 
-    Latency: ``shape.flight_cycles + 10`` cycles from a window tuple to its first match. Throughput:
+    Latency: ``shape.flight_cycles + 13`` cycles from a window tuple to its first match. Throughput:
     a window tuple per cycle, as long as its matches are fewer than the lanes; else a match per
     cycle and lane. A change of batch takes ``shape.slots + 1`` cycles at most.
 
@@ -115,7 +123,7 @@ class FJoinPipeline(wiring.Component):
             "per_window_tuple": 1,
             "per_batch": shape.slots + 1,
             "load": shape.units + 1,
-            "latency": shape.flight_cycles + 10,
+            "latency": shape.flight_cycles + 13,
             "matches_per_cycle": shape.lanes,
         }
 
@@ -155,9 +163,14 @@ class FJoinPipeline(wiring.Component):
                 lane.time_range.eq(self.time_range),
             ]
             own_hits = hits[number :: shape.lanes]
-            m.d.comb += lane.marks.eq(Cat(found[0] for found in own_hits))
+            m.d.comb += lane.marks.eq(Cat(found.now[0] for found in own_hits))
             for seen, found in zip(lane.hits, own_hits, strict=False):
-                m.d.comb += seen.eq(found[1:])
+                m.d.comb += seen.eq(found.now[1:])
+            # Those that are known a cycle before are looked through in that cycle.
+            some = Signal(name=f"some_{number}")
+            m.d.sync += some.eq(Cat(found.soon[0] for found in own_hits if len(found.soon)).any())
+            late = [found.now[0] for found in own_hits if not len(found.soon)]
+            m.d.comb += lane.some.eq(Cat(some, late).any())
             wiring.connect(m, lane.o, outlet.i[number])
         m.d.comb += [
             sequencer.room.eq(Cat(lane.room for lane in lanes).all()),
@@ -166,9 +179,8 @@ class FJoinPipeline(wiring.Component):
         ]
         return m
 
-    def _clusters(self, m: Module, platform: object, load: Any, step: Any) -> list[Value]:
-        """Chain the clusters; return of each whether there is a match, and the matches, all for the
-        same window tuple."""
+    def _clusters(self, m: Module, platform: object, load: Any, step: Any) -> list[_Hits]:
+        """Chain the clusters; return what each found, all for the same window tuple."""
         shape, hits = self.shape, []
         for number, units in enumerate(shape.cluster_sizes):
             cluster = Cluster(shape, units=units)
@@ -180,5 +192,8 @@ class FJoinPipeline(wiring.Component):
             ]
             load, step = cluster.o_load, cluster.o_step
             late = shape.clusters - 1 - number
-            hits.append(delayed(m, Cat(cluster.hit, cluster.hits), late, f"hits_{number}"))
+            found = Cat(cluster.hit, cluster.hits)
+            soon = delayed(m, found, late - 1, f"hits_{number}") if late else Value.cast(Cat())
+            now = delayed(m, soon, 1, f"hits_{number}_now") if late else found
+            hits.append(_Hits(now, soon))
         return hits
