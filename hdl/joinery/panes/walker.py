@@ -45,9 +45,9 @@ class PaneWalker(wiring.Component):
         The first place not done.
     row, next_row : Out
         The row of the step to come, slot and key; and what it will be in the next cycle.
-    number : Out(number)
-        The pane after the one of the step to come.
     step : Out(struct)
+    number : Out(number)
+        The pane of the step.
     setting : In(plan.setting)
         Only where the plan has settings.
     """
@@ -89,6 +89,7 @@ class PaneWalker(wiring.Component):
         number = Signal(plan.number)
         phases = Signal(plan.phases)
         left = Signal(range(plan.most_panes))  # panes until every window is empty
+        walked = Signal(range(plan.most_panes))  # panes of the gap in front
         key = Signal(range(self.keys))
         fresh, in_gap = Signal(), Signal()
         awake = Signal()  # low in the cycle after a reset
@@ -100,9 +101,7 @@ class PaneWalker(wiring.Component):
             first_key.eq(key == 0),
             last_key.eq(key == self.keys - 1),
             at_gap.eq(self.gap.valid & (gap.place == place[: plan.near]) & first_key),
-            walks.eq(
-                Mux(first_key, at_gap & (left != 0) & (gap.end | (number != gap.number)), in_gap)
-            ),
+            walks.eq(Mux(first_key, at_gap & (left != 0) & (walked != gap.length), in_gap)),
             skips.eq(at_gap & ~walks),
             self.gap.ready.eq(skips & self.go),
         ]
@@ -118,7 +117,6 @@ class PaneWalker(wiring.Component):
             closes.eq(awake & ~walks & ~(skips & gap.end) & (~first_key | is_closed)),
             takes.eq(walks | closes),
             self.place.eq(place),
-            self.number.eq(here + 1),
             self.row.eq(Cat(key, place[: plan.slot_bits])),
             self.next_row.eq(Cat(next_key, next_place[: plan.slot_bits])),
             next_place.eq(place),
@@ -137,6 +135,7 @@ class PaneWalker(wiring.Component):
                 self.step.fresh.eq(is_fresh),
                 self.step.empty.eq(walks),
                 self.step.key.eq(key),
+                self.number.eq(here),
                 number.eq(here),
                 phases.eq(phases_here),
                 fresh.eq(is_fresh),
@@ -144,6 +143,10 @@ class PaneWalker(wiring.Component):
             ]
             for k in range(len(plan.windows)):
                 m.d.sync += self.step.ends[k].eq(phases_here[k] == 0)
+            with m.If(skips):
+                m.d.sync += walked.eq(0)
+            with m.Elif(walks & last_key):
+                m.d.sync += walked.eq(walked + 1)
             with m.If(takes & last_key):
                 m.d.sync += [
                     number.eq(here + 1),
