@@ -8,6 +8,7 @@ negative ones; s is the least with which the largest fits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value, signed
 from amaranth.lib import wiring
@@ -18,6 +19,7 @@ from .tuples import bits_for_range
 
 __all__ = ["Divider", "Reciprocal", "SettableDivider", "chunk_products", "less"]
 
+FACTOR = 17  # bits of an unsigned factor that multipliers of 18 bits with a sign take
 CHUNK = 16  # bits of a factor that one multiplier of an FPGA takes, whatever its family
 
 
@@ -135,7 +137,7 @@ class Divider(wiring.Component):
         if self.stages == 2:
             parts, known = self._products(m), 0
         else:
-            parts, known = self._segments(m, width, added[0])
+            parts, known = self._rows(m, width, added[0]), added[0]
         for k, constant in enumerate(added):
             total = Signal(signed(width), name=f"total_{k}", reset_less=True)
             with m.If(self.en):
@@ -157,42 +159,47 @@ class Divider(wiring.Component):
         number = Signal(signed(len(self.i) + 1))
         m.d.comb += number.eq(self.i)
         found = chunk_products(number, self.reciprocal.multiplier)
-        return [self._held(m, product, f"product_{k}") for k, product in enumerate(found)]
+        return [self._held(m, part, f"product_{k}") for k, part in enumerate(found)]
 
-    def _segments(self, m: Module, width: int, constant: int) -> tuple[list[Value], int]:
-        """Two numbers whose sum is that product and ``constant``, which is returned as well.
+    def _rows(self, m: Module, width: int, constant: int) -> list[Value]:
+        """Two numbers whose sum is that product and ``constant``.
 
-        A multiplier's output takes most of a cycle, and a chain of carries through the whole sum
-        another one. So each chunk of the result is summed by itself in between; what it has above
-        its bits does not reach further than to the next chunk, so that every other one is put in
-        one number.
+        A multiplier takes most of a cycle, and a chain of carries through the whole sum another
+        one. So the products are reduced in between, in which no carry goes further than one place.
         """
-        number = Signal(len(self.i))
+        number, bias = Signal(len(self.i)), 0
         m.d.comb += number.eq(self.i)
-        if self.i.shape().signed:  # as an unsigned number, which is larger by a half of its range
+        if self.i.shape().signed:  # as an unsigned number, which is larger by half of its range
             m.d.comb += number[-1].eq(~self.i[-1])
             bias = self.reciprocal.multiplier << (len(number) - 1)
-        else:
-            bias = 0
-        multiplier = self.reciprocal.multiplier
-        terms: list[list[Value]] = [[] for _ in range(-(-width // CHUNK))]
-        for k in range(-(-len(number) // CHUNK)):
-            for n in range(-(-multiplier.bit_length() // CHUNK)):
-                factor = multiplier >> CHUNK * n & (1 << CHUNK) - 1
-                product = number[CHUNK * k : CHUNK * (k + 1)] * factor
-                held = self._held(m, product, f"product_{k}_{n}")
-                for place in (k + n, k + n + 1):
-                    part = held[CHUNK * (place - k - n) : CHUNK * (place - k - n + 1)]
-                    if place < len(terms) and len(part):
-                        terms[place].append(part)
-        sums: list[list[Value]] = [[], []]
-        for k, parts in enumerate(terms):
-            more = (constant - bias) >> CHUNK * k & (1 << CHUNK) - 1
-            segment = Signal(2 * CHUNK, name=f"segment_{k}")
-            m.d.comb += segment.eq(sum(parts, start=Const(more)))
-            sums[k % 2].append(self._held(m, segment, f"sum_{k}"))
-        return [Cat(sums[0]), Cat(Const(0, CHUNK), sums[1])], constant
+        factors = self.reciprocal.multiplier
+        rows: list[Value] = []
+        ends: list[int] = []  # where each row has no bits yet
+        for k, n in sorted(
+            product(range(0, len(number), FACTOR), range(0, factors.bit_length(), FACTOR)), key=sum
+        ):
+            factor = factors >> n & (1 << FACTOR) - 1
+            held = self._held(m, number[k : k + FACTOR] * factor, f"product_{k}_{n}")
+            at = next((row for row, end in enumerate(ends) if end <= k + n), len(rows))
+            if at == len(rows):
+                rows.append(Const(0, 0))
+                ends.append(0)
+            rows[at] = Cat(rows[at], Const(0, k + n - ends[at]), held)
+            ends[at] = len(rows[at])
+        rows.append(Const((constant - bias) & (1 << width) - 1, width))
+        while len(rows) > 2:
+            rows = [each for start in range(0, len(rows), 3) for each in
+                    _carry_save(m, rows[start : start + 3], width)]  # fmt: skip
+        return [self._held(m, row, f"row_{k}") for k, row in enumerate(rows)]
 
+
+def _carry_save(m: Module, rows: list[Value], width: int) -> list[Value]:
+    """Two numbers with the sum of three; fewer are left as they are."""
+    if len(rows) < 3:
+        return rows
+    a, b, c = (Signal(width, name="row") for _ in rows)
+    m.d.comb += [a.eq(rows[0]), b.eq(rows[1]), c.eq(rows[2])]
+    return [a ^ b ^ c, Cat(Const(0, 1), (a & b) | (a & c) | (b & c))[:width]]
 
 
 class SettableDivider(wiring.Component):

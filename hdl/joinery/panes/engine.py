@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 
 from ..aggregate import PaneEngine, PaneQuery, PaneStream
 from ..number import chunk_products
@@ -141,7 +141,7 @@ class PaneAggregation(PaneEngine):
             "cycles": {
                 "latency": latency,
                 "per_transfer": 1,
-                "close_delay": self.close_delay + 1 - self.plan.gap_latency,
+                "close_delay": self.close_delay - self.plan.settle,
                 "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
                 "pane": self.pane,
@@ -166,6 +166,7 @@ class PaneAggregation(PaneEngine):
         style = "prompt" if self.slots > Queue.BLOCK_DEPTH else "distributed"
         style = "behind" if self.plan.relaxed else style
         m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.slots, style=style)
+        self._gaps = gaps
         wiring.connect(m, places.gap, gaps.i)
         wiring.connect(m, gaps.o, walker.gap)
 
@@ -174,7 +175,7 @@ class PaneAggregation(PaneEngine):
         closed = self._closed(m, places, room)
         self._enter(m, walker)
         m.d.comb += [
-            room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
+            room.eq(~waits),
             front.en.eq(room),
             places.en.eq(room),
             places.i.eq(front.o),
@@ -208,8 +209,7 @@ class PaneAggregation(PaneEngine):
                 m.d.sync += steps[-1].eq(steps[-2])
         value = self._unite(m, stores, steps[-2].empty, go)
         self._connect_windows(m, value, steps, go, self._end_time(m, walker, go))
-        busy = Cat(self._busy).any()
-        m.d.comb += [walker.go.eq(go), go.eq(~busy & (~self.o.valid | self.o.ready))]
+        m.d.comb += [walker.go.eq(go), go.eq(~Cat(self._busy).any() & self._gives)]
         return m
 
     def _puts(
@@ -217,7 +217,8 @@ class PaneAggregation(PaneEngine):
     ) -> tuple[Sequence[Value], Sequence[Value], Value]:
         """The tuples that are put into the store: which there are, their places, and ``waits``.
 
-        A tuple waits while the row of its pane still belongs to another one.
+        A tuple waits while the row of its pane still belongs to another one, and wherever there is
+        no room for a gap.
         """
 
         def waiting(put: Sequence[Value], place: Sequence[Value]) -> Value:
@@ -226,14 +227,16 @@ class PaneAggregation(PaneEngine):
 
         now = list(places.put), list(places.places)
         if not self.plan.relaxed:
-            return *now, waiting(*now)
+            full = self._gaps.i.valid & ~self._gaps.i.ready
+            return *now, waiting(*now) | full
         later: Any = tuple(
             [delayed(m, each, 1, room, f"{name}_later_{k}") for k, each in enumerate(values)]
             for name, values in zip(("put", "place"), now, strict=True)
         )
-        waits = Signal(name="waits")
-        m.d.sync += waits.eq(Mux(room, waiting(*now), waiting(*later)))
-        return *later, waits
+        # Wherever the queue of gaps may be full, tuples wait as well, so that this is all.
+        moves, full = Signal(init=1, name="moves"), self._gaps.level >= self._gaps.depth - 2
+        m.d.sync += moves.eq(~(full | Mux(room, waiting(*now), waiting(*later))))
+        return *later, ~moves
 
     def _enter(self, m: Module, walker: PaneWalker) -> None:
         """Let transfers in; after an end nothing, until it has left."""
@@ -307,7 +310,7 @@ class PaneAggregation(PaneEngine):
         held_up = int(self.plan.relaxed) + int(self.lanes > 1)
         awake = Signal()  # low in the cycle after a reset
         m.d.sync += awake.eq(1)
-        for k in range(self.close_delay):
+        for k in range(self.close_delay - int(self.plan.relaxed)):  # the walker has the last one
             held = Signal(self.plan.place, init=self.slots, reset_less=True, name=f"closed_{k}")
             with m.If(~awake):
                 m.d.sync += held.eq(places.restart)
@@ -389,7 +392,9 @@ class PaneAggregation(PaneEngine):
         self, m: Module, value: list[Signal], steps: list[Any], go: Signal, end_time: Value
     ) -> None:
         """One window for each query; rows where one ends that is not empty."""
-        out, united = self.o.payload, steps[-1]
+        made = stream.Signature(self.result).create(path=("made",))
+        self._give(m, made)
+        out, united = made.payload, steps[-1]
         # What is known of a row before its last values are is decided in the cycle before.
         spare = int(self.plan.relaxed and self.wlq == "parallel")
         step = {
@@ -424,10 +429,38 @@ class PaneAggregation(PaneEngine):
         idle, leaves = ~Cat(self._busy).any(), step["end"] & ~self._cut
         m.d.comb += [
             out.end.eq(step["end"]),
-            self.o.valid.eq((leaves | Cat(rows).any()) & idle),
-            self._finished.eq(step["end"] & idle & (self._cut | self.o.ready)),
+            made.valid.eq((leaves | Cat(rows).any()) & idle),
+            self._finished.eq(
+                Mux(
+                    self._cut,
+                    step["end"] & idle & self._gives,
+                    self.o.valid & self.o.ready & self.o.payload.end,
+                )
+            ),
             self.errors[self.ROWS].eq(go & Cat(too_many).any()),
         ]
+
+    def _give(self, m: Module, made: stream.Interface) -> None:
+        """Give the rows that were made; and say whether there is room for more."""
+        self._gives: Value = ~made.valid | self.o.ready
+        if not self.plan.relaxed:
+            wiring.connect(m, made, wiring.flipped(self.o))
+            return
+        # All registers move or none, so what says that begins at a register: it is found out a
+        # cycle late that a row was not taken, and the row is kept aside.
+        kept = Signal(self.result, name="kept", reset_less=True)
+        self._gives = free = Signal(init=1, name="free")
+        m.d.comb += [
+            made.ready.eq(free),
+            self.o.valid.eq(made.valid | ~free),
+            self.o.payload.eq(Mux(free, made.payload, kept)),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += free.eq(1)
+        with m.Elif(made.valid):
+            m.d.sync += free.eq(0)
+        with m.If(free):
+            m.d.sync += kept.eq(made.payload)
 
     def _window(
         self,

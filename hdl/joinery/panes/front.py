@@ -22,7 +22,8 @@ def event_layout(plan: PanePlan) -> data.StructLayout:
 
     ``moved``: it carries a time. ``kept``: lanes with a tuple that counts, in ``panes``. ``bound``:
     panes before are closed after it; ``first``: and after its first tuple alone, with ``phases``
-    those of this pane, if it is more than before. ``reach``: the pane after all that were named.
+    those of this pane, if it is more than before. ``reach``: the pane after all that were named; only
+    where there are several lanes.
     """
     number = plan.number
     return data.StructLayout(
@@ -110,7 +111,7 @@ class PaneFront(wiring.Component):
         # `more`: lanes of a split transfer are left, so what comes before must wait.
         self._more, self._early = Signal(name="more"), Signal(name="early")
         m.d.comb += [self._early.eq(self.en & ~self._more), self.i.ready.eq(self._early)]
-        entered = self.i.valid & self.i.ready
+        entered = self.i.valid  # what is not taken moves nothing
         lanes = []
         for k, lane in enumerate(self.i.payload.lanes):
             live = entered & lane.valid & ~self.i.payload.end
@@ -277,7 +278,8 @@ class PaneFront(wiring.Component):
         """Drop late tuples, move the watermark."""
         plan = self.plan
         bound, new_bound = Signal(plan.number, init=plan.none), Signal(plan.number)
-        moves = group["group"].any() & less(bound, group["last"])
+        # Where they are equal, either will do; so it is the same comparison as for a late tuple.
+        moves = group["group"].any() & ~less(group["last"], bound)
         m.d.comb += new_bound.eq(Mux(moves, group["last"], bound))
         late: list[Value] = []
         kept: list[Value] = []
@@ -294,24 +296,33 @@ class PaneFront(wiring.Component):
             late.append(Mux(is_late & group["group"][k], lane["passes"], 0))
             kept.append(counts)
             # A tuple that is not late is in no pane below its own bound.
-            beyond = Const(1) if self.lanes == 1 else less(reach, after)
-            reach = Mux(counts & beyond, after, reach)
+            reach = Mux(counts & less(reach, after), after, reach)
         for k, query in enumerate(plan.queries):
             index = self.terms.wheres.index(query.where)
             m.d.sync += self.late[k].eq(Mux(self.en, sum(each[index] for each in late), 0))
         m.d.comb += [self.ahead[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
         first = group["first"]
+        # What is said of an event is what the register holds after it.
+        m.d.comb += self.o.bound.eq(bound)
+        if self.lanes == 1:
+            m.d.comb += self.o.first.eq(bound)
+        with m.If(self.en & moves):
+            m.d.sync += bound.eq(group["last"])
         with m.If(self.en):
             m.d.sync += [
-                bound.eq(Mux(group["end"], plan.none, new_bound)),
                 self.o.end.eq(group["end"]),
                 self.o.moved.eq(group["group"].any()),
                 self.o.kept.eq(Cat(kept)),
-                self.o.first.eq(new_bound if self.lanes == 1 else larger(bound, first["bound"])),
-                self.o.bound.eq(new_bound),
-                self.o.reach.eq(reach),
             ]
+            if self.lanes > 1:
+                m.d.sync += [
+                    self.o.first.eq(larger(bound, first["bound"])),
+                    self.o.reach.eq(reach),
+                ]
             m.d.sync += [self.o.panes[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
+        # Nothing comes until an end has left.
+        with m.If(self.o.end):
+            m.d.sync += bound.eq(plan.none)
         for k, window in enumerate(plan.windows):
             step: Any = self.setting.windows[k].step if plan.settings else window.step
             if plan.settings:

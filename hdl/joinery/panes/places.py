@@ -73,7 +73,9 @@ class PanePlaces(wiring.Component):
         """An event, and whether time leaps with it.
 
         ``from_first`` are numbers less ``first``; ``reaches``: there is a pane with a place from
-        ``first`` on; ``beyond``: there is one that had none. ``length`` as in ``plan.gap``.
+        ``first`` on; ``beyond``: there is one that had none, where time does not leap. ``reach``:
+        the pane after all with a place, if there is any such. ``missing``: how many panes time
+        leaps over, if ``seen``: there were any.
         """
         number = self.plan.number
         distance = Shape(number.width + 1, signed=True)
@@ -83,7 +85,9 @@ class PanePlaces(wiring.Component):
                 "jump": 1,
                 "reaches": 1,
                 "beyond": 1,
-                "length": range(self.plan.most_panes),
+                "reach": number,
+                "seen": 1,
+                "missing": distance,
                 "from_first": data.StructLayout(
                     {
                         "panes": data.ArrayLayout(distance, self.plan.lanes),
@@ -112,12 +116,16 @@ class PanePlaces(wiring.Component):
         m.d.comb += [
             # The pane after a leap has a place, even if no tuple came to it.
             leaps.eq(Mux(leap.reaches, leap.from_first.reach + begin, begin + 1)),
-            stays.eq(Mux(leap.beyond, event.reach - offset, begin)),
+            stays.eq(Mux(leap.beyond, leap.reach - offset, begin)),
             self.closed.eq(closed),
             self.restart.eq(begin),
             self.soon.eq(event.panes),
             self.offset.eq(offset),
         ]
+        # The walker has no use for more of them than windows reach.
+        most, seen = plan.most_panes - 1, Signal()
+        missing = Signal(leap.missing.shape())
+        m.d.comb += self.gap.payload.length.eq(Mux(seen & (missing < most), missing, most))
         with m.If(self.gap.ready):
             m.d.sync += self.gap.valid.eq(0)
         with m.If(self.en):
@@ -127,7 +135,8 @@ class PanePlaces(wiring.Component):
                 self.gap.payload.end.eq(event.end),
                 self.gap.payload.place.eq(begin),
                 self.gap.payload.number.eq(event.first),
-                self.gap.payload.length.eq(leap.length),
+                seen.eq(leap.seen & ~event.end),
+                missing.eq(leap.missing),
                 self.gap.payload.phases.eq(event.phases),
             ]
             m.d.sync += [
@@ -153,34 +162,38 @@ class PanePlaces(wiring.Component):
     def _leap(self, m: Module) -> Any:
         """Find out whether time leaps; in a cycle of its own where the plan has one for it."""
         plan, event = self.plan, self.i
-        most = plan.most_panes - 1
-        seen = Signal()
-        top = Signal(plan.number)  # the first pane without a place
-        far = Signal(signed(plan.number.width + 1))  # as far behind it as windows reach
+        # The first pane without a place; none is less than any pane, so that time leaps at first.
+        top = Signal(plan.number, init=plan.none)
         leap: Any = Signal(self.leap_layout, name="leap")
+        if plan.lanes == 1:
+            # No pane is before `first` but those of late tuples.
+            tuples = event.kept[0]
+            m.d.comb += [
+                leap.reaches.eq(tuples),
+                leap.beyond.eq(tuples & ~less(event.panes[0], top)),
+                leap.reach.eq(event.panes[0] + 1),
+            ]
+        else:
+            m.d.comb += [
+                leap.reaches.eq(less(event.first, event.reach)),
+                leap.beyond.eq(less(top, event.reach)),
+                leap.reach.eq(event.reach),
+            ]
         m.d.comb += [
             leap.event.eq(event),
-            leap.jump.eq(event.moved & (~seen | less(top, event.first))),
-            leap.reaches.eq(less(event.first, event.reach)),
-            leap.beyond.eq(less(top, event.reach)),
-            leap.length.eq(
-                Mux(seen & ~event.end & less(event.first, far), event.first - top, most)
-            ),
+            leap.jump.eq(event.moved & less(top, event.first)),
+            leap.seen.eq(top != plan.none),
+            leap.missing.eq(event.first - top),
             leap.from_first.bound.eq(event.bound - event.first),
-            leap.from_first.reach.eq(event.reach - event.first),
+            leap.from_first.reach.eq(leap.reach - event.first),
         ]
         m.d.comb += [
             leap.from_first.panes[k].eq(event.panes[k] - event.first) for k in range(plan.lanes)
         ]
-        with m.If(self.en):
-            with m.If(event.moved):
-                m.d.sync += seen.eq(1)
-            with m.If(event.end):
-                m.d.sync += seen.eq(0)
-            with m.If(leap.jump & ~leap.reaches):
-                m.d.sync += [top.eq(event.first + 1), far.eq(event.first + (1 + most))]
-            with m.Elif(leap.jump | (event.moved & leap.beyond)):
-                m.d.sync += [top.eq(event.reach), far.eq(event.reach + most)]
+        with m.If(self.en & event.moved & (leap.jump | leap.beyond)):
+            m.d.sync += top.eq(Mux(leap.reaches, leap.reach, event.first + 1))
+        with m.If(event.end):
+            m.d.sync += top.eq(plan.none)
         if plan.place_latency == 1:
             return leap
         found: Any = Signal(self.leap_layout, name="found_leap")

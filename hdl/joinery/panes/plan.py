@@ -117,11 +117,6 @@ class PanePlan:
         return 3 if self.relaxed else 1
 
     @property
-    def gap_latency(self) -> int:
-        """Cycles from places to the walker for a gap, at most one more than for what is closed."""
-        return 3 if self.relaxed else 1
-
-    @property
     def most_panes(self) -> int:
         return max(window.panes for window in self.windows)
 

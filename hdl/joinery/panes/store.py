@@ -101,7 +101,10 @@ class PaneStore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._stored = data.StructLayout({"tag": self.plan.tag_bits, "state": self.state})
-        memory: Memory = Memory(shape=self._stored, depth=self.rows, init=[])
+        # Where a row is read while it is written, what is read is of no use.
+        memory: Memory = Memory(
+            shape=self._stored, depth=self.rows, init=[], attrs={"no_rw_check": 1}
+        )
         m.submodules.state = memory
         write = memory.write_port()
         old, closed = memory.read_port(), memory.read_port()

@@ -138,10 +138,16 @@ class AdditiveWindow(wiring.Component):
                 m, window_shape(term, self.terms.rows, self.panes), keys=self.keys,
                 name=f"total_{k}",
             )  # fmt: skip
-            new, change = (Signal.like(self.o[name], name=f"{what}_{k}") for what in ("new", "change"))
-            leaves = Mux(full & ~self.fresh, leaving[name], 0)
-            m.d.comb += change.eq(self.value[name] - leaves)
-            m.d.comb += new.eq(Mux(fresh, 0, total.value) + later(change, f"change_{k}"))
+            new, change = (Signal.like(self.o[name], name=f"{each}_{k}") for each in ("new", "change"))
+            value = self.value[name]
+            if self.latency == 1:
+                leaves = Mux(full & ~self.fresh, leaving[name], 0)
+                m.d.comb += [change.eq(value - leaves), new.eq(Mux(fresh, 0, total.value) + change)]
+            else:
+                # Sums first, then choices: those come from registers, and have far to go.
+                m.d.comb += change.eq(Mux(full & ~self.fresh, value - leaving[name], value))
+                changed = later(change, f"change_{k}")
+                m.d.comb += new.eq(Mux(fresh, changed, total.value + changed))
             total.write(new, step, key)
             with m.If(step):
                 m.d.sync += self.o[name].eq(new)

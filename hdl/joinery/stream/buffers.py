@@ -153,7 +153,9 @@ class Queue(wiring.Component):
             self._go_past(m, push)
             return m
 
-        rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[])
+        # No row is read while it is written, which Yosys would otherwise add logic for.
+        attrs = {"no_rw_check": 1} if self.style == "behind" else {}
+        rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attrs)
         m.submodules.rows = rows
         write = rows.write_port()
         read = rows.read_port(domain="comb" if self.style == "distributed" else "sync")
