@@ -385,7 +385,7 @@ class PaneAggregation(PaneEngine):
         ]
         total = Signal(self.end_time)
         m.d.comb += total.eq(sum(parts, start=Value.cast(self._setting.pane)))
-        since = self.plan.read_latency - 1 + self.window_latency
+        since = self.plan.read_latency - 2 + self.window_latency
         return delayed(m, total, since, go, "end_time")
 
     def _connect_windows(

@@ -36,11 +36,10 @@ class _Near:
     """What lies at the place of the walker.
 
     ``at_gap``: the ``gap``, which is in front of it; ``walkable``: there is more of it, and windows
-    are not empty; ``after_gap``: the pane after the first one behind it.
+    are not empty.
     """
 
     gap: Any
-    after_gap: Value
     at_gap: Value
     walkable: Value
     is_closed: Value
@@ -64,7 +63,7 @@ class PaneWalker(wiring.Component):
         The row of the step to come, slot and key; and what it will be in the next cycle.
     step : Out(struct)
     number : Out(number)
-        The pane of the step.
+        The pane of the step, one step later.
     setting : In(plan.setting)
         Only where the plan has settings.
     """
@@ -105,7 +104,6 @@ class PaneWalker(wiring.Component):
         self._place = place = Signal(
             plan.place, init=plan.slots, reset_less=True, name="next_place"
         )
-        number = Signal(plan.number)
         phases = Signal(plan.phases)
         self._left = left = Signal(range(plan.most_panes))  # panes until every window is empty
         most_left = Signal.like(left)
@@ -130,11 +128,10 @@ class PaneWalker(wiring.Component):
             walks.eq(Mux(first_key, at_gap & near.walkable, in_gap)),
             skips.eq(at_gap & ~walks),
         ]
-        here, is_fresh = Signal(plan.number), Signal()
+        is_fresh = Signal()
         phases_here = Signal(plan.phases)
         next_place, next_key = Signal(plan.place), Signal.like(key)
         m.d.comb += [
-            here.eq(Mux(skips, gap.number, number)),
             phases_here.eq(Mux(skips, gap.phases, phases)),
             is_fresh.eq(fresh | (skips & (left == 0))),
             closes.eq(~walks & ~(skips & gap.end) & (~first_key | near.is_closed)),
@@ -160,8 +157,6 @@ class PaneWalker(wiring.Component):
                 self.step.fresh.eq(is_fresh),
                 self.step.empty.eq(walks),
                 self.step.key.eq(key),
-                self.number.eq(here),
-                number.eq(here),
                 phases.eq(phases_here),
                 fresh.eq(is_fresh),
                 in_gap.eq(walks),
@@ -170,7 +165,6 @@ class PaneWalker(wiring.Component):
                 m.d.sync += self.step.ends[k].eq(phases_here[k] == 0)
         with m.If(self.go & self._passes):
             m.d.sync += [
-                number.eq(Mux(skips, near.after_gap, number + 1)),
                 fresh.eq(0),
                 left.eq(Mux(walks, left - 1, most_left)),
             ]
@@ -178,6 +172,19 @@ class PaneWalker(wiring.Component):
                 after = phases_here[k] + 1
                 m.d.sync += phases[k].eq(Mux(after == lengths.windows[k].step, 0, after))
         m.d.sync += [awake.eq(1), place.eq(next_place), key.eq(next_key)]
+
+        # The number is needed last of all, so it is found last.
+        number, here, behind = (Signal(plan.number, name=name) for name in ("next", "here", "behind"))
+        skipped, passed = Signal(), Signal()
+        m.d.comb += here.eq(Mux(skipped, behind, number))
+        with m.If(self.go):
+            m.d.sync += [
+                skipped.eq(skips),
+                behind.eq(gap.number),
+                passed.eq(self._passes),
+                self.number.eq(here),
+                number.eq(Mux(passed, here + 1, here)),
+            ]
         return m
 
     def _look(self, m: Module, awake: Value, most_left: Value) -> "_Near":
@@ -191,7 +198,6 @@ class PaneWalker(wiring.Component):
         m.d.comb += self.gap.ready.eq(self._skips & self.go)
         return _Near(
             gap=gap,
-            after_gap=gap.number + 1,
             at_gap=self.gap.valid & (gap.place == place),
             walkable=(self._left != 0) & (walked != gap.length),
             is_closed=awake & (place != self.closed[: self.plan.near]),
@@ -203,7 +209,7 @@ class PaneWalker(wiring.Component):
         All this moves when steps do, so that no choice in it depends on that.
         """
         plan, coming = self.plan, self.gap.payload
-        gap, valid, after_gap = Signal(plan.gap, name="gap_in_front"), Signal(), Signal(plan.number)
+        gap, valid = Signal(plan.gap, name="gap_in_front"), Signal()
         following = Signal(plan.near)  # the place after this one
         loads, at_gap, is_closed = Signal(), Signal(), Signal()
         rest = Signal(range(plan.most_panes))  # panes of the gap
@@ -235,7 +241,6 @@ class PaneWalker(wiring.Component):
                 m.d.sync += [
                     valid.eq(self.gap.valid),
                     gap.eq(coming),
-                    after_gap.eq(coming.number + 1),
                     rest.eq(coming.length),
                 ]
             with m.Elif(walked):
@@ -246,7 +251,6 @@ class PaneWalker(wiring.Component):
             m.d.sync += following.eq(following + 1)
         return _Near(
             gap=gap,
-            after_gap=after_gap,
             at_gap=at_gap,
             walkable=walkable,
             is_closed=is_closed,
