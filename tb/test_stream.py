@@ -166,6 +166,7 @@ LENGTH = 40
         (Buffer(PAIR), 1),
         *((Queue(PAIR, depth=depth), 1) for depth in (1, 2, 3, 7, 64)),
         *((Queue(PAIR, depth=depth, style="block"), 2) for depth in (3, 4, 65)),
+        *((Queue(PAIR, depth=depth, style="behind"), 3) for depth in (4, 5, 65)),
         *((Queue(PAIR, depth=depth, style="beside"), 1) for depth in (2, 3, 65)),
         *((Queue(PAIR, depth=depth, style="prompt"), 1) for depth in (2, 3, 65)),
         (Fork(PAIR, outputs=3), 0),
@@ -241,7 +242,7 @@ def test_queue_fills_to_its_depth() -> None:
         (lambda: Queue(1, depth=True), "Queue depth must be a positive integer, not True"),
         (
             lambda: Queue(1, depth=2, style="lut"),
-            "Queue style must be auto, distributed, block, beside or prompt, not 'lut'",
+            "Queue style must be auto, distributed, block, behind, beside or prompt, not 'lut'",
         ),
         (
             lambda: Queue(1, depth=1, style="block"),

@@ -91,7 +91,7 @@ def check_order(m: Module, dut: Any) -> None:
 
 
 def check_progress(m: Module, dut: Any) -> None:
-    """What is held is offered within two cycles, ready or not; where there is room, it is ready."""
+    """What is held is offered in two cycles, or three, ready or not; where there is room, it is ready."""
     capacity = getattr(dut, "depth", 2)
     held = Signal(range(capacity + 1))
     late = Signal(range(4))
@@ -100,7 +100,7 @@ def check_progress(m: Module, dut: Any) -> None:
         m.d.sync += late.eq(late + 1)
     with m.Else():
         m.d.sync += late.eq(0)
-    slack = 1 if getattr(dut, "style", "") == "block" else 0
+    slack = {"block": 1, "behind": 2}.get(getattr(dut, "style", ""), 0)
     m.d.comb += Assert((late < slack) | (held == 0) | dut.o.valid)
     for i in all_of(dut.i):
         others = Cat(moves(other) for other in all_of(dut.i) if other is not i)
@@ -253,6 +253,8 @@ PROOFS: dict[str, tuple[Callable[[], Any], tuple[Callable[..., None], ...]]] = {
     "queue_4": (lambda: Queue(1, depth=4), HOLDING),
     "block_queue_2": (lambda: Queue(1, depth=2, style="block"), HOLDING),
     "block_queue_3": (lambda: Queue(1, depth=3, style="block"), HOLDING),
+    "behind_queue_2": (lambda: Queue(1, depth=2, style="behind"), HOLDING),
+    "behind_queue_3": (lambda: Queue(1, depth=3, style="behind"), HOLDING),
     "beside_queue_2": (lambda: Queue(1, depth=2, style="beside"), HOLDING),
     "beside_queue_3": (lambda: Queue(1, depth=3, style="beside"), HOLDING),
     "prompt_queue_2": (lambda: Queue(1, depth=2, style="prompt"), HOLDING),

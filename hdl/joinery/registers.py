@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -164,7 +166,7 @@ class AxiLiteRegisters(wiring.Component):
         # which its register is looked up.
         writing, reading = Signal(), Signal()
         into = Signal(self.address_width - 2)
-        of = Signal.like(into)
+        of = Signal(len(self.registers))  # a bit for each, for a short way to what is read
         self._data, self._strobe = Signal(32, name="data"), Signal(4, name="strobe")
         m.d.comb += [
             self.awready.eq(self.awvalid & self.wvalid & ~self.bvalid & ~writing),
@@ -177,7 +179,7 @@ class AxiLiteRegisters(wiring.Component):
             self._data.eq(self.wdata),
             self._strobe.eq(self.wstrb),
             reading.eq(self.arvalid & self.arready),
-            of.eq(self.araddr[2:]),
+            of.eq(Cat(self.araddr[2:] == each.address // 4 for each in self.registers)),
         ]
         for register in self.registers:
             if register.access == "pulse":
@@ -196,25 +198,29 @@ class AxiLiteRegisters(wiring.Component):
         with m.If(self.rready):
             m.d.sync += self.rvalid.eq(0)
         with m.If(reading):
-            m.d.sync += [self.rvalid.eq(1), self.rresp.eq(0b10), self.rdata.eq(0)]
-            with m.Switch(of):
-                for register in self.registers:
-                    stem, _, half = register.name.rpartition("_")
-                    with m.Case(register.address // 4):
-                        m.d.sync += [self.rresp.eq(0), self.rdata.eq(register.reset)]
-                        if stem in counts and half == "lo":
-                            m.d.sync += [
-                                self.rdata.eq(counts[stem][:32]),
-                                high.eq(counts[stem][32:]),
-                            ]
-                        elif register.access == "rw":
-                            m.d.sync += self.rdata.eq(getattr(self, f"set_{register.name}"))
-                        elif register.name in self.live:
-                            m.d.sync += self.rdata.eq(getattr(self, f"live_{register.name}"))
-                        elif register.name == "errors":
-                            m.d.sync += self.rdata.eq(errors)
-                        elif stem in counts:
-                            m.d.sync += self.rdata.eq(high)
+            m.d.sync += [self.rvalid.eq(1), self.rresp.eq(Mux(of.any(), 0, 0b10))]
+            read: list[Value] = []
+            held: list[Value] = []
+            holds: list[Value] = []
+            for chosen, register in zip(of, self.registers, strict=True):
+                stem, _, half = register.name.rpartition("_")
+                value: Value = Const(register.reset, 32)
+                if stem in counts and half == "lo":
+                    value = counts[stem][:32]
+                    held.append(Mux(chosen, counts[stem][32:], 0))
+                    holds.append(chosen)
+                elif register.access == "rw":
+                    value = getattr(self, f"set_{register.name}")
+                elif register.name in self.live:
+                    value = getattr(self, f"live_{register.name}")
+                elif register.name == "errors":
+                    value = errors
+                elif stem in counts:
+                    value = high
+                read.append(Mux(chosen, value, 0))
+            m.d.sync += self.rdata.eq(reduce(or_, read))
+            with m.If(Cat(holds).any()):
+                m.d.sync += high.eq(reduce(or_, held, Const(0)))
         return m
 
     def _write(self, m: Module, register: Register) -> None:

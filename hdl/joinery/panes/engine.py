@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 
 from ..aggregate import PaneEngine, PaneQuery, PaneStream
 from ..number import chunk_products
@@ -37,7 +37,7 @@ class PaneAggregation(PaneEngine):
     """Aggregate sliding time windows by panes.
 
     Latency: ``predicted["cycles"]["latency"]``: with one lane and no keys 7 for count, sum and avg,
-    11 with min or max, where no more than four operators follow each other in WHERE and ten in an
+    16 with min or max, where no more than four operators follow each other in WHERE and ten in an
     argument. Throughput: one transfer per cycle, a pane per cycle, a row of each query per cycle.
 
     Critical path: from the queue of gaps through the walker to the address of the memory of panes,
@@ -120,27 +120,28 @@ class PaneAggregation(PaneEngine):
     def window_latency(self) -> int:
         """Cycles from a pane to its row."""
         if self.wlq == "sequential":
-            return SequentialWindow.LATENCY
-        kinds = {term.kind for term in self.terms.all}
-        return ExtremeWindow.LATENCY if kinds & {"min", "max"} else AdditiveWindow.LATENCY
+            return SequentialWindow.latency
+        return ExtremeWindow.latency if self.plan.relaxed else 1
 
     @property
     def close_delay(self) -> int:
         """Cycles by which panes are closed later than the tuples before are on their way."""
         by_key = KeyTable.LATENCY + PaneStore.FETCH if self.source.keys else 0
-        return int(self.lanes > 1) + by_key
+        return int(self.lanes > 1) + self.plan.settle + by_key
 
     @property
     def predicted(self) -> dict[str, Any]:
         walk = self.plan.most_panes + 1 if self.wlq == "sequential" else 0
-        latency = walk + self.front.latency + 1 + self.close_delay + 2 + self.window_latency
+        read = 1 + self.plan.read_latency
+        places = self.front.latency + self.plan.place_latency
+        latency = walk + places + self.close_delay + read + self.window_latency
         # Between panes that wait, each gap is walked as far as windows reach.
         walked = (self.slots + (self.slots + 2) * self.plan.most_panes) * self.keys
         return {
             "cycles": {
                 "latency": latency,
                 "per_transfer": 1,
-                "close_delay": self.close_delay,
+                "close_delay": self.close_delay - self.plan.settle,
                 "drain": latency + walked * (1 + walk) + 4,
                 "panes": self.plan.most_panes,
                 "pane": self.pane,
@@ -163,21 +164,18 @@ class PaneAggregation(PaneEngine):
         # There is one gap at most in front of each place. The walker must see it as soon as the
         # place is closed, so the queue must not take longer than the way of `closed`.
         style = "prompt" if self.slots > Queue.BLOCK_DEPTH else "distributed"
+        style = "behind" if self.plan.relaxed else style
         m.submodules.gaps = gaps = Queue(self.plan.gap, depth=self.slots, style=style)
+        self._gaps = gaps
         wiring.connect(m, places.gap, gaps.i)
         wiring.connect(m, gaps.o, walker.gap)
 
-        # A tuple waits while the row of its pane still belongs to another one.
-        near = self.plan.near
-        waits = Cat(
-            put & ((place - walker.place)[:near] >= self.slots)
-            for put, place in zip(places.put, places.places, strict=True)
-        ).any()
         room = Signal()
+        put, place, waits = self._puts(m, places, walker, room)
         closed = self._closed(m, places, room)
         self._enter(m, walker)
         m.d.comb += [
-            room.eq(~waits & (~gaps.i.valid | gaps.i.ready)),
+            room.eq(~waits),
             front.en.eq(room),
             places.en.eq(room),
             places.i.eq(front.o),
@@ -187,28 +185,58 @@ class PaneAggregation(PaneEngine):
         ]
 
         self._busy: list[Signal] = []
-        go, united = Signal(), Signal(step_layout(self.plan, self.keys))
+        go = Signal()
         stores = self._store(m, walker, go)
         if self.source.keys:
-            self._put_by_key(m, front, places, stores[0], room)
+            self._put_by_key(m, front, put[0] & room, place[0], stores[0])
         else:
+            soon = places.soon if self.plan.relaxed else front.ahead
             for k, store in enumerate(stores):
                 m.d.comb += [
                     store.en.eq(room),
-                    store.look.eq(front.ahead[k] - places.offset),
-                    store.put.eq(places.put[k] & room),
-                    store.row.eq(places.places[k]),
-                    store.place.eq(places.places[k]),
+                    store.look.eq(soon[k] - places.offset),
+                    store.put.eq(put[k] & room),
+                    store.row.eq(place[k]),
+                    store.place.eq(place[k]),
                     store.passes.eq(front.passes[k]),
                     store.arguments.eq(front.arguments[k]),
                 ]
-        value = self._unite(m, stores, walker, go, united)
-        with m.If(go):
-            m.d.sync += united.eq(walker.step)
-        self._connect_windows(m, value, united, go, self._end_time(m, walker, go))
-        busy = Cat(self._busy).any()
-        m.d.comb += [walker.go.eq(go), go.eq(~busy & (~self.o.valid | self.o.ready))]
+        # The steps of the walker, as they pass the registers up to that of their pane.
+        steps = [walker.step]
+        for k in range(self.plan.read_latency):
+            steps.append(Signal(walker.step.shape(), name=f"step_{k}"))
+            with m.If(go):
+                m.d.sync += steps[-1].eq(steps[-2])
+        value = self._unite(m, stores, steps[-2].empty, go)
+        self._connect_windows(m, value, steps, go, self._end_time(m, walker, go))
+        m.d.comb += [walker.go.eq(go), go.eq(~Cat(self._busy).any() & self._gives)]
         return m
+
+    def _puts(
+        self, m: Module, places: PanePlaces, walker: PaneWalker, room: Signal
+    ) -> tuple[Sequence[Value], Sequence[Value], Value]:
+        """The tuples that are put into the store: which there are, their places, and ``waits``.
+
+        A tuple waits while the row of its pane still belongs to another one, and wherever there is
+        no room for a gap.
+        """
+
+        def waiting(put: Sequence[Value], place: Sequence[Value]) -> Value:
+            behind = [(each - walker.place)[: self.plan.near] >= self.slots for each in place]
+            return (Cat(put) & Cat(behind)).any()
+
+        now = list(places.put), list(places.places)
+        if not self.plan.relaxed:
+            full = self._gaps.i.valid & ~self._gaps.i.ready
+            return *now, waiting(*now) | full
+        later: Any = tuple(
+            [delayed(m, each, 1, room, f"{name}_later_{k}") for k, each in enumerate(values)]
+            for name, values in zip(("put", "place"), now, strict=True)
+        )
+        # Wherever the queue of gaps may be full, tuples wait as well, so that this is all.
+        moves, full = Signal(init=1, name="moves"), self._gaps.level >= self._gaps.depth - 2
+        m.d.sync += moves.eq(~(full | Mux(room, waiting(*now), waiting(*later))))
+        return *later, ~moves
 
     def _enter(self, m: Module, walker: PaneWalker) -> None:
         """Let transfers in; after an end nothing, until it has left."""
@@ -273,15 +301,20 @@ class PaneAggregation(PaneEngine):
             m.d.sync += setting.eq(planner.planned)
 
     def _closed(self, m: Module, places: PanePlaces, room: Signal) -> Value:
-        """The panes that are closed, once the tuples that came before are in the store."""
+        """The panes that are closed, once the tuples that came before are in the store.
+
+        Where these wait, so does what is closed after them; in a transfer of several lanes, a tuple
+        may be in a pane that the next one closes.
+        """
         closed: Value = places.closed
+        held_up = int(self.plan.relaxed) + int(self.lanes > 1)
         awake = Signal()  # low in the cycle after a reset
         m.d.sync += awake.eq(1)
-        for k in range(self.close_delay):
+        for k in range(self.close_delay - int(self.plan.relaxed)):  # the walker has the last one
             held = Signal(self.plan.place, init=self.slots, reset_less=True, name=f"closed_{k}")
             with m.If(~awake):
                 m.d.sync += held.eq(places.restart)
-            with m.Elif(room if k == 0 and self.lanes > 1 else 1):
+            with m.Elif(room if k < held_up else 1):
                 m.d.sync += held.eq(closed)
             closed = held
         return closed
@@ -302,18 +335,18 @@ class PaneAggregation(PaneEngine):
         return stores
 
     def _put_by_key(
-        self, m: Module, front: PaneFront, places: PanePlaces, store: PaneStore, room: Signal
+        self, m: Module, front: PaneFront, put: Value, to: Value, store: PaneStore
     ) -> None:
         """Find the key's number first, and then put the tuple."""
         table = KeyTable(self.source.key, keys=self.most_keys, places=self.keys)
         m.submodules.keys = self._table = table
-        place = delayed(m, places.places[0], table.LATENCY, 1, "place")
+        place = delayed(m, to, table.LATENCY, 1, "place")
         row = Cat(table.number, place[: self.plan.slot_bits])
         late = store.FETCH
         since = table.LATENCY + late
         arguments = delayed(m, front.arguments[0], since, 1, "arguments")
         m.d.comb += [
-            table.put.eq(places.put[0] & room),
+            table.put.eq(put),
             table.key.eq(front.keys[0]),
             table.clear.eq(self._finished),
             self.errors[self.KEYS].eq(table.full),
@@ -327,9 +360,9 @@ class PaneAggregation(PaneEngine):
         ]
 
     def _unite(
-        self, m: Module, stores: list[PaneStore], walker: PaneWalker, go: Signal, united: Any
+        self, m: Module, stores: list[PaneStore], empty: Value, go: Signal
     ) -> list[Signal]:
-        """The terms of a pane over all lanes, with the step ``united``."""
+        """The terms of a pane over all lanes, one cycle later than the store gives them."""
         found = []
         for k, term in enumerate(self.terms.all):
             values: list[Value] = [store.value[f"term_{k}"] for store in stores]
@@ -338,31 +371,35 @@ class PaneAggregation(PaneEngine):
                 values = [term.merge(a, b, self.sum_rows) for a, b in pairs]
             held = Signal(self.terms.shape(term), name=f"pane_term_{k}")
             with m.If(go):
-                empty = self.terms.identity(term)
-                m.d.sync += held.eq(Mux(walker.step.empty, empty, values[0]))
+                m.d.sync += held.eq(Mux(empty, self.terms.identity(term), values[0]))
             found.append(held)
         return found
 
     def _end_time(self, m: Module, walker: PaneWalker, go: Signal) -> Value:
         """The end of the pane of a step, when its windows take it."""
         number = Signal(signed(self.plan.number.width + 1))
-        m.d.comb += number.eq(delayed(m, walker.number, 1, go, "end_number"))
+        m.d.comb += number.eq(walker.number)
         parts = [
             delayed(m, product, 1, go, f"end_time_{k}")
             for k, product in enumerate(chunk_products(number, self._setting.pane))
         ]
         total = Signal(self.end_time)
-        m.d.comb += total.eq(sum(parts))
-        return delayed(m, total, self.window_latency, go, "end_time")
+        m.d.comb += total.eq(sum(parts, start=Value.cast(self._setting.pane)))
+        since = self.plan.read_latency - 2 + self.window_latency
+        return delayed(m, total, since, go, "end_time")
 
     def _connect_windows(
-        self, m: Module, value: list[Signal], united: Any, go: Signal, end_time: Value
+        self, m: Module, value: list[Signal], steps: list[Any], go: Signal, end_time: Value
     ) -> None:
         """One window for each query; rows where one ends that is not empty."""
-        out = self.o.payload
+        made = stream.Signature(self.result).create(path=("made",))
+        self._give(m, made)
+        out, united = made.payload, steps[-1]
+        # What is known of a row before its last values are is decided in the cycle before.
+        spare = int(self.plan.relaxed and self.wlq == "parallel")
         step = {
-            name: delayed(m, united[name], self.window_latency, go, f"{name}_done")
-            for name in ("valid", "end", "ends")
+            name: delayed(m, united[name], self.window_latency - late, go, f"{name}_done")
+            for name, late in (("valid", spare), ("end", 0), ("ends", spare))
         }
         if self.source.keys:
             m.d.comb += self._table.read.eq(
@@ -370,13 +407,13 @@ class PaneAggregation(PaneEngine):
             )
         rows, too_many = [], []
         for k, query in enumerate(self.computed):
-            results = self._window(m, k, query, value, united, go)
+            results, counted = self._window(m, k, query, value, steps, go, spare)
             ends = step["valid"] & step["ends"][k]
+            fits = counted <= self.sum_rows
             count = results[self.terms.of(query)[0]]
-            fits = count <= self.sum_rows
             row = out.rows[k].row[f"query_{k}"]
-            rows.append(ends & (count != 0) & fits)
-            too_many.append(ends & ~fits)
+            rows.append(delayed(m, ends & (counted != 0) & fits, spare, go, f"row_{k}"))
+            too_many.append(delayed(m, ends & ~fits, spare, go, f"too_many_{k}"))
             m.d.comb += [out.rows[k].valid.eq(rows[-1]), row.end_time.eq(end_time)]
             if self.source.keys:
                 m.d.comb += row.key.eq(self._table.value)
@@ -392,21 +429,61 @@ class PaneAggregation(PaneEngine):
         idle, leaves = ~Cat(self._busy).any(), step["end"] & ~self._cut
         m.d.comb += [
             out.end.eq(step["end"]),
-            self.o.valid.eq((leaves | Cat(rows).any()) & idle),
-            self._finished.eq(step["end"] & idle & (self._cut | self.o.ready)),
+            made.valid.eq((leaves | Cat(rows).any()) & idle),
+            self._finished.eq(
+                Mux(
+                    self._cut,
+                    step["end"] & idle & self._gives,
+                    self.o.valid & self.o.ready & self.o.payload.end,
+                )
+            ),
             self.errors[self.ROWS].eq(go & Cat(too_many).any()),
         ]
 
+    def _give(self, m: Module, made: stream.Interface) -> None:
+        """Give the rows that were made; and say whether there is room for more."""
+        self._gives: Value = ~made.valid | self.o.ready
+        if not self.plan.relaxed:
+            wiring.connect(m, made, wiring.flipped(self.o))
+            return
+        # All registers move or none, so what says that begins at a register: it is found out a
+        # cycle late that a row was not taken, and the row is kept aside.
+        kept = Signal(self.result, name="kept", reset_less=True)
+        self._gives = free = Signal(init=1, name="free")
+        m.d.comb += [
+            made.ready.eq(free),
+            self.o.valid.eq(made.valid | ~free),
+            self.o.payload.eq(Mux(free, made.payload, kept)),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += free.eq(1)
+        with m.Elif(made.valid):
+            m.d.sync += free.eq(0)
+        with m.If(free):
+            m.d.sync += kept.eq(made.payload)
+
     def _window(
-        self, m: Module, number: int, query: PaneQuery, value: list[Signal], united: Any, go: Signal
-    ) -> dict[Term, Value]:
-        """The terms of one query over its windows, all with the same latency."""
+        self,
+        m: Module,
+        number: int,
+        query: PaneQuery,
+        value: list[Signal],
+        steps: list[Any],
+        go: Signal,
+        spare: int,
+    ) -> tuple[dict[Term, Value], Value]:
+        """The terms of one query over its windows, all with the same latency; and its count by so
+        many ``spare`` cycles earlier."""
+        united = steps[-1]
         panes, settable = self.plan.windows[number].panes, self.plan.settings is not None
         own = self.terms.of(query)
         added = [term for term in own if term.kind in ("count", "sum")]
         units: list[tuple[Any, list[Term]]] = []
         if self.wlq == "parallel":
-            unit = AdditiveWindow(self.terms, added, panes=panes, keys=self.keys, settable=settable)
+            unit = AdditiveWindow(
+                self.terms, added, panes=panes, keys=self.keys, settable=settable,
+                register=self.plan.relaxed,
+            )  # fmt: skip
             units.append((unit, added))
         if self.wlq == "sequential":
             walks = SequentialWindow(
@@ -421,22 +498,25 @@ class PaneAggregation(PaneEngine):
                     self.terms, term, panes=panes, keys=self.keys, settable=settable
                 )
                 units.append((extreme, [term]))
-        found = {}
+        found, counted = {}, Value.cast(0)
         for n, (each, terms) in enumerate(units):
             m.submodules[f"window_{number}_{n}"] = each
+            step = steps[-1 - each.READ] if isinstance(each, ExtremeWindow) else united
             m.d.comb += [
-                each.step.eq(united.valid & go),
-                each.fresh.eq(united.fresh),
-                each.key.eq(united.key),
+                each.step.eq(step.valid & go),
+                each.fresh.eq(step.fresh),
+                each.key.eq(step.key),
                 each.en.eq(go),
             ]
             if settable:
                 length = self._setting.windows[number].panes
                 m.d.comb += [each.length.eq(length), each.restart.eq(self._restart)]
+            name = f"window_{number}_{n}_term"
             for k, term in enumerate(terms):
                 m.d.comb += each.value[f"term_{k}"].eq(value[self.terms.all.index(term)])
-                found[term] = delayed(
-                    m, each.o[f"term_{k}"], self.window_latency - each.LATENCY, go,
-                    f"window_{number}_{n}_term_{k}",
-                )  # fmt: skip
-        return found
+                since = self.window_latency - each.latency
+                early = delayed(m, each.o[f"term_{k}"], max(0, since - spare), go, f"{name}_{k}")
+                found[term] = delayed(m, early, min(since, spare), go, f"{name}_{k}_still")
+                if term == own[0]:
+                    counted = early
+        return found, counted

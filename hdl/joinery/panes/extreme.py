@@ -28,13 +28,14 @@ __all__ = ["ExtremeWindow"]
 class ExtremeWindow(wiring.Component):
     """The least or largest value of the last ``panes`` panes, for each of ``keys`` keys in turn.
 
-    Latency: 5 cycles. Throughput: a step per cycle. Parameters and members as for
-    `AdditiveWindow`, with one term; ``o`` moves while ``en`` is high.
+    Latency: 3 cycles from ``value``, which comes ``READ`` cycles later than the rest of its step.
+    Throughput: a step per cycle. Parameters and members as for `AdditiveWindow`, with one term;
+    ``o`` moves while ``en`` is high.
     """
 
     READ = 2
     """Cycles from an address to the register behind the memory."""
-    LATENCY = READ + 3
+    latency = 3
 
     step: Signal
     fresh: Signal
@@ -81,27 +82,26 @@ class ExtremeWindow(wiring.Component):
                 blocks.eq(Mux(last_place & (before != 2), before + 1, before)),
             ]
 
-        # What the memory gives goes into a register: all else waits for it.
+        # What the memory gives goes into a register: all else waits for it. The pane at place 0 of
+        # a block needs nothing of it, and any other a pane that came three steps before at least.
         panes = self._memory(m, "panes", most)
         back = self._row(~half, block - 1 - here, self.key, most)
-        pane = Signal(shape, name="pane")
+        pane = Signal(shape, name="pane", reset_less=True)
+
+        def later(value: Any, name: str) -> Value:
+            return delayed(m, value, self.READ, self.en, f"{name}_later")
+
+        step, key, value = later(self.step, "step") & self.en, later(self.key, "key"), self.value.term_0
+        row = self._row(half, here, self.key, most)
         m.d.comb += [
-            panes[0].addr.eq(self._row(half, here, self.key, most)),
-            panes[0].data.eq(self.value.term_0),
-            panes[0].en.eq(self.step),
+            panes[0].addr.eq(later(row, "row")),
+            panes[0].data.eq(value),
+            panes[0].en.eq(step),
             panes[1].addr.eq(back),
             panes[1].en.eq(self.en),
         ]
         with m.If(self.en):
             m.d.sync += pane.eq(panes[1].data)
-
-        def later(value: Any, name: str) -> Value:
-            return delayed(m, value, self.READ, self.en, f"{name}_later")
-
-        step, key, value = (
-            later(self.step, "step") & self.en, later(self.key, "key"),
-            later(self.value.term_0, "value"),
-        )  # fmt: skip
         starts = later(here == 0, "starts")
 
         # The newest block from its beginning, the whole block before, and its ends.

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..aggregate import PaneStream
 from ..expr import ExprPipeline, pipeline_latency
-from ..number import Divider, SettableDivider
+from ..number import Divider, SettableDivider, less
 from ..pipe import delayed
 from .plan import PanePlan
 from .store import argument_layout
@@ -22,7 +22,8 @@ def event_layout(plan: PanePlan) -> data.StructLayout:
 
     ``moved``: it carries a time. ``kept``: lanes with a tuple that counts, in ``panes``. ``bound``:
     panes before are closed after it; ``first``: and after its first tuple alone, with ``phases``
-    those of this pane, if it is more than before. ``reach``: the pane after all that were named.
+    those of this pane, if it is more than before. ``reach``: the pane after all that were named; only
+    where there are several lanes.
     """
     number = plan.number
     return data.StructLayout(
@@ -54,8 +55,8 @@ class PaneFront(wiring.Component):
     ahead : Out(ArrayLayout(number, lanes))
         The panes of the tuples that ``o`` has after the next cycle with ``en``.
     passes : Out(ArrayLayout(len(terms.wheres), lanes)), arguments, keys : Out
-        Which conditions hold, the values of the arguments, and the keys: ``keys`` 1 cycle after
-        ``o``, the others 2 cycles after.
+        Which conditions hold, the values of the arguments, and the keys: ``keys`` with
+        ``plan.put_delay`` cycles after ``o``, the others 1 cycle after that.
     late : Out(ArrayLayout)
         Late tuples of each query, in this cycle.
     setting : In(plan.setting)
@@ -87,8 +88,8 @@ class PaneFront(wiring.Component):
         self.argument_stages = max(
             [pipeline_latency(each, ops) for each in terms.arguments], default=0
         )
-        decided = 2 + self.group_stages
-        later = 3 if lanes == 1 else 0
+        decided = plan.divide_stages + self.group_stages
+        later = 2 + plan.put_delay if lanes == 1 else 0
         self.wait = max(0, self.filter_stages - decided, self.argument_stages - decided - later)
         self.latency = self.wait + decided + 1
         super().__init__(
@@ -110,12 +111,12 @@ class PaneFront(wiring.Component):
         # `more`: lanes of a split transfer are left, so what comes before must wait.
         self._more, self._early = Signal(name="more"), Signal(name="early")
         m.d.comb += [self._early.eq(self.en & ~self._more), self.i.ready.eq(self._early)]
-        entered = self.i.valid & self.i.ready
+        entered = self.i.valid  # what is not taken moves nothing
         lanes = []
         for k, lane in enumerate(self.i.payload.lanes):
             live = entered & lane.valid & ~self.i.payload.end
             found = self._number(m, k, lane)
-            found["live"] = delayed(m, live, self.wait + 2, self._early, f"live_{k}")
+            found["live"] = delayed(m, live, self.wait + self.plan.divide_stages, self._early, f"live_{k}")
             found["passes"] = self._evaluate_lane(m, k, lane, live & ~lane.punctuation)
             lanes.append(found)
         end = self._at_decision(m, entered & self.i.payload.end, "end")
@@ -135,7 +136,10 @@ class PaneFront(wiring.Component):
             return self._number_by_setting(m, lane, time)
 
         def divide(divisor: int, offsets: tuple[int, ...], name: str) -> Any:
-            unit = Divider(column.shape, column.low, column.high, divisor=divisor, offsets=offsets)
+            unit = Divider(
+                column.shape, column.low, column.high,
+                divisor=divisor, offsets=offsets, stages=plan.divide_stages,
+            )  # fmt: skip
             m.submodules[f"{name}_{lane}"] = unit
             m.d.comb += [unit.en.eq(self._early), unit.i.eq(time)]
             return unit
@@ -158,7 +162,9 @@ class PaneFront(wiring.Component):
         plan, shape = self.plan, self.source.schema[self.source.time].shape
 
         def divide(by: Any, width: int, name: str, offsets: tuple[Any, ...]) -> Any:
-            unit = SettableDivider(shape, shift=plan.shift, width=width, sums=len(offsets))
+            unit = SettableDivider(
+                shape, shift=plan.shift, width=width, sums=len(offsets), stages=plan.divide_stages
+            )
             m.submodules[f"{name}_{lane}"] = unit
             m.d.comb += [unit.en.eq(self._early), unit.i.eq(time), unit.multiplier.eq(by)]
             m.d.comb += [getattr(unit, f"offset_{k}").eq(each) for k, each in enumerate(offsets)]
@@ -197,12 +203,14 @@ class PaneFront(wiring.Component):
             name = f"argument_{k}_{lane}_later"
             early = max(0, self.latency - 1 - since)
             value = delayed(m, value, early, self._early, name)
-            rest = self.latency + 2 - since - early
+            rest = self.latency + self.plan.put_delay + 1 - since - early
             value = delayed(m, value, rest, self.en, f"{name}_still")
             m.d.comb += self.arguments[lane][f"argument_{k}"].eq(value)
         if self.source.keys:
             key: Value = Cat(carrier.tuple[name] for name in self.source.keys)
-            key = delayed(m, self._at_decision(m, key, f"key_{lane}"), 2, self.en, f"key_{lane}_on")
+            since = 1 + self.plan.put_delay
+            key = self._at_decision(m, key, f"key_{lane}")
+            key = delayed(m, key, since, self.en, f"key_{lane}_on")
             m.d.comb += Value.cast(self.keys[lane]).eq(key)
         conditions = []
         for k, where in enumerate(self.terms.wheres):
@@ -211,7 +219,8 @@ class PaneFront(wiring.Component):
         counts = self._at_decision(m, is_tuple, f"tuple_{lane}")
         passes = Signal(len(conditions), name=f"passes_{lane}")
         m.d.comb += passes.eq(Cat(conditions) & counts.replicate(len(conditions)))
-        m.d.comb += self.passes[lane].eq(delayed(m, passes, 3, self.en, f"passes_{lane}_later"))
+        since = 2 + self.plan.put_delay
+        m.d.comb += self.passes[lane].eq(delayed(m, passes, since, self.en, f"passes_{lane}_later"))
         return passes
 
     def _group(self, m: Module, lanes: list[dict[str, Any]], end: Value) -> dict[str, Any]:
@@ -223,14 +232,14 @@ class PaneFront(wiring.Component):
             highest.append(larger(highest[-1], bound) if highest else bound)
         if len(lanes) == 1:
             return {"lanes": lanes, "end": end, "highest": highest, "group": lanes[0]["live"],
-                    "last": highest[0], "first": lanes[0]}  # fmt: skip
+                    "last": lanes[0]["bound"], "first": lanes[0]}  # fmt: skip
 
         def held(value: Any, name: str) -> Value:
             return delayed(m, value, 1, self._early, name)
 
         leaps: list[Value] = [Const(0)]
         for k, lane in enumerate(lanes[1:], start=1):
-            far = lane["bound"] > highest[k - 1] + plan.leap
+            far = less(highest[k - 1] + plan.leap, lane["bound"])
             leaps.append(held(lane["live"] & far, f"leaps_{k}"))
         highest_held = [
             Signal(plan.number, init=plan.none, name=f"highest_{k}") for k in range(self.lanes)
@@ -269,7 +278,9 @@ class PaneFront(wiring.Component):
         """Drop late tuples, move the watermark."""
         plan = self.plan
         bound, new_bound = Signal(plan.number, init=plan.none), Signal(plan.number)
-        m.d.comb += new_bound.eq(larger(bound, group["last"]))
+        # Where they are equal, either will do; so it is the same comparison as for a late tuple.
+        moves = group["group"].any() & ~less(group["last"], bound)
+        m.d.comb += new_bound.eq(Mux(moves, group["last"], bound))
         late: list[Value] = []
         kept: list[Value] = []
         reach: Value = new_bound
@@ -278,31 +289,40 @@ class PaneFront(wiring.Component):
             is_late, counts = Signal(name=f"is_late_{k}"), Signal(name=f"counts_{k}")
             after = Signal(plan.number, name=f"after_{k}")
             m.d.comb += [
-                is_late.eq(lane["pane"] < before),
+                is_late.eq(less(lane["pane"], before)),
                 counts.eq(lane["passes"].any() & ~is_late & group["group"][k]),
                 after.eq(lane["pane"] + 1),
             ]
             late.append(Mux(is_late & group["group"][k], lane["passes"], 0))
             kept.append(counts)
             # A tuple that is not late is in no pane below its own bound.
-            beyond = Const(1) if self.lanes == 1 else after > reach
-            reach = Mux(counts & beyond, after, reach)
+            reach = Mux(counts & less(reach, after), after, reach)
         for k, query in enumerate(plan.queries):
             index = self.terms.wheres.index(query.where)
             m.d.sync += self.late[k].eq(Mux(self.en, sum(each[index] for each in late), 0))
         m.d.comb += [self.ahead[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
         first = group["first"]
+        # What is said of an event is what the register holds after it.
+        m.d.comb += self.o.bound.eq(bound)
+        if self.lanes == 1:
+            m.d.comb += self.o.first.eq(bound)
+        with m.If(self.en & moves):
+            m.d.sync += bound.eq(group["last"])
         with m.If(self.en):
             m.d.sync += [
-                bound.eq(Mux(group["end"], plan.none, new_bound)),
                 self.o.end.eq(group["end"]),
                 self.o.moved.eq(group["group"].any()),
                 self.o.kept.eq(Cat(kept)),
-                self.o.first.eq(new_bound if self.lanes == 1 else larger(bound, first["bound"])),
-                self.o.bound.eq(new_bound),
-                self.o.reach.eq(reach),
             ]
+            if self.lanes > 1:
+                m.d.sync += [
+                    self.o.first.eq(larger(bound, first["bound"])),
+                    self.o.reach.eq(reach),
+                ]
             m.d.sync += [self.o.panes[k].eq(lane["pane"]) for k, lane in enumerate(group["lanes"])]
+        # Nothing comes until an end has left.
+        with m.If(self.o.end):
+            m.d.sync += bound.eq(plan.none)
         for k, window in enumerate(plan.windows):
             step: Any = self.setting.windows[k].step if plan.settings else window.step
             if plan.settings:
@@ -320,4 +340,4 @@ class PaneFront(wiring.Component):
 
 
 def larger(left: Value, right: Value) -> Value:
-    return Mux(left > right, left, right)
+    return Mux(less(right, left), left, right)

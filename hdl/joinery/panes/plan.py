@@ -84,6 +84,39 @@ class PanePlan:
         )
 
     @property
+    def relaxed(self) -> bool:
+        """Whether more registers are spent on the frequency: where there are least or largest
+        values, which need more cycles anyway."""
+        functions = {each.function for query in self.queries for each in query.aggregates}
+        return bool(functions & {"min", "max"})
+
+    @property
+    def divide_stages(self) -> int:
+        """Cycles from a time to the number of its pane."""
+        return 3 if self.relaxed else 2
+
+    @property
+    def put_delay(self) -> int:
+        """Cycles from an event to the cycle in which its tuples are put into the store."""
+        return 3 if self.relaxed else 1
+
+    @property
+    def place_latency(self) -> int:
+        """Cycles from an event to places."""
+        return 2 if self.relaxed else 1
+
+    @property
+    def settle(self) -> int:
+        """Cycles from places that are closed, which the walker must wait until no tuple of theirs
+        is under way. Otherwise the store gives what is under way, too."""
+        return 3 if self.relaxed else 0
+
+    @property
+    def read_latency(self) -> int:
+        """Cycles in which the store gives the state of a pane."""
+        return 3 if self.relaxed else 1
+
+    @property
     def most_panes(self) -> int:
         return max(window.panes for window in self.windows)
 
@@ -145,9 +178,18 @@ class PanePlan:
 
     @property
     def gap(self) -> data.StructLayout:
-        """In front of ``place`` time leaps to pane ``number``, or the input ends."""
+        """In front of ``place`` time leaps to pane ``number``, or the input ends.
+
+        ``length``: how many panes it leaves out, as far as windows reach.
+        """
         return data.StructLayout(
-            {"end": 1, "place": self.near, "number": self.number, "phases": self.phases}
+            {
+                "end": 1,
+                "place": self.near,
+                "number": self.number,
+                "length": range(self.most_panes),
+                "phases": self.phases,
+            }
         )
 
     @property

@@ -35,7 +35,7 @@ class SequentialWindow(wiring.Component):
         The result is not ready; there must be no step.
     """
 
-    LATENCY = 1
+    latency = 1
 
     step: Signal
     fresh: Signal

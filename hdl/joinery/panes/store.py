@@ -6,6 +6,9 @@ nothing has to be cleared, between panes or after a reset.
 What a memory gives goes into a register at once, for nothing else fits into its cycle. So a row is
 fetched before it is known to be needed, and what was written meanwhile is put in its place from the
 registers of the last writes.
+
+Where the plan is relaxed, a tuple takes one cycle more, in which it is known already which of these
+holds its row; and panes are read when no tuple of theirs is under way any more.
 """
 
 from itertools import pairwise
@@ -16,6 +19,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from ..pipe import delayed
 from .plan import PanePlan
 from .terms import PaneTerms
 
@@ -25,7 +29,8 @@ __all__ = ["PaneStore", "argument_layout"]
 class PaneStore(wiring.Component):
     """Keep the terms of open panes; take a tuple and give the state of a pane in every cycle.
 
-    Latency: a tuple is seen by a read one cycle after it was taken; a read takes 1 cycle.
+    Latency: a tuple is seen by a read one cycle after it was taken, or three where the plan is
+    relaxed; a read takes ``plan.read_latency`` cycles in which ``read`` is high.
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ class PaneStore(wiring.Component):
     passes : In(len(terms.wheres)), arguments : In(struct)
         Which conditions hold, and the values of the arguments. One cycle after ``put``.
     next_row : In
-        The row that may be read in the next cycle.
+        The row that may be read in the next cycle; not used where the plan is relaxed.
     read : In(1), read_row, read_place : In
         Read this row; the answer stands until the next read.
     value : Out(struct)
@@ -95,104 +100,202 @@ class PaneStore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        plan = self.plan
-        stored = data.StructLayout({"tag": plan.tag_bits, "state": self.state})
-        memory: Memory = Memory(shape=stored, depth=self.rows, init=[])
+        self._stored = data.StructLayout({"tag": self.plan.tag_bits, "state": self.state})
+        # Where a row is read while it is written, what is read is of no use.
+        memory: Memory = Memory(
+            shape=self._stored, depth=self.rows, init=[], attrs={"no_rw_check": 1}
+        )
         m.submodules.state = memory
         write = memory.write_port()
         old, closed = memory.read_port(), memory.read_port()
 
         # What tells rows apart among the places that may be under way together.
-        near = len(self.row) + plan.near - plan.slot_bits
-
-        def near_name(row: Value, place: Value) -> Value:
-            return Cat(row, place[plan.slot_bits : plan.near])
+        self._near = len(self.row) + self.plan.near - self.plan.slot_bits
 
         # A tuple's row is fetched ahead, so that it is there when the tuple is.
         looked = [Signal.like(self.look, name=f"looked_{k}") for k in range(self.FETCH)]
-        fetched: Any = Signal(stored)
+        fetched: Any = Signal(self._stored, reset_less=True)
         m.d.comb += [old.addr.eq(self.look), old.en.eq(self.en)]
         with m.If(self.en):
             m.d.sync += [looked[0].eq(self.look), looked[1].eq(looked[0]), fetched.eq(old.data)]
-
-        # The tuple that is added now, and the writes of the moves before, the last one first.
-        entry = data.StructLayout({"live": 1, "name": near, "state": self.state})
-        writes: list[Any] = [Signal(entry, name=f"write_{k}") for k in range(self.FETCH + 1)]
-        moved, adds, again = Signal(), Signal(), Signal()
-        name, tag = Signal(near), Signal(plan.tag_bits)
-        base, new = Signal(self.state), Signal(self.state)
-        m.d.comb += [
-            new.eq(self._updated(m, Mux(again, writes[0].state, base))),
-            write.addr.eq(name),
-            write.en.eq(adds),
-            write.data.tag.eq(tag),
-            write.data.state.eq(new),
-        ]
-        m.d.sync += moved.eq(self.en)
-        with m.If(moved):
-            m.d.sync += [later.eq(each) for each, later in pairwise(writes)]
-            m.d.sync += [
-                writes[0].live.eq(adds),
-                writes[0].name.eq(name),
-                writes[0].state.eq(new),
-            ]
-
-        def state_of(own: Value, mine: Value, state: Any, latest: list[Any]) -> Value:
-            """The state that was written last: by ``latest``, or what was fetched if ``mine``."""
-            written = [each.live & (each.name == own) for each in latest]
-            value: Value = Value.cast(latest[-1].state)
-            for is_it, each in zip(reversed(written[:-1]), reversed(latest[:-1]), strict=True):
-                value = Mux(is_it, each.state, value)
-            nothing = Cat(self.terms.identity(term) for term in self.terms.all)
-            return Mux(Cat(written).any(), value, Mux(mine, state, nothing))
-
-        put_name = near_name(self.row, self.place)
-        put_tag = self.place[plan.slot_bits :]
+        put_tag = self.place[self.plan.slot_bits :]
         mine = (fetched.tag == put_tag) & (looked[1] == self.row)
+
+        if self.plan.relaxed:
+            self._take_relaxed(m, write, fetched.state, mine)
+            self._give_relaxed(m, closed)
+        else:
+            writes = self._take(m, write, fetched.state, mine)
+            self._give(m, closed, writes)
+        return m
+
+    def _near_name(self, row: Value, place: Value) -> Value:
+        return Cat(row, place[self.plan.slot_bits : self.plan.near])
+
+    def _writes(self, m: Module, count: int, moved: Value, last: Any) -> list[Any]:
+        """The writes of so many moves before, the last one first; ``last`` is that of now."""
+        writes: list[Any] = [Signal(last.shape(), name=f"write_{k}") for k in range(count)]
+        with m.If(moved):
+            m.d.sync += [later.eq(each) for each, later in pairwise([last, *writes])]
+        return writes
+
+    @property
+    def _entry(self) -> data.StructLayout:
+        return data.StructLayout({"live": 1, "name": self._near, "state": self.state})
+
+    def _put(self, m: Module, write: Any, item: Any, tag: Value) -> None:
+        """Write an item to its row."""
+        m.d.comb += [
+            write.addr.eq(item.name),
+            write.en.eq(item.live),
+            write.data.tag.eq(tag),
+            write.data.state.eq(item.state),
+        ]
+
+    def _nothing(self) -> Value:
+        return Cat(self.terms.identity(term) for term in self.terms.all)
+
+    def _state_of(self, own: Value, mine: Value, state: Any, latest: list[Any]) -> Value:
+        """The state that was written last: by ``latest``, or what was fetched if ``mine``."""
+        written = [each.live & (each.name == own) for each in latest]
+        value: Value = Value.cast(latest[-1].state)
+        for is_it, each in zip(reversed(written[:-1]), reversed(latest[:-1]), strict=True):
+            value = Mux(is_it, each.state, value)
+        return Mux(Cat(written).any(), value, Mux(mine, state, self._nothing()))
+
+    def _take(self, m: Module, write: Any, fetched: Any, mine: Value) -> list[Any]:
+        """Add a tuple, and return the last writes."""
+        item: Any = Signal(self._entry, name="item")  # the tuple that is added now
+        adds, again, moved = Signal(), Signal(), Signal()
+        name, tag = Signal(self._near), Signal(self.plan.tag_bits)
+        base: Any = Signal(self.state, name="base")
+        m.d.sync += moved.eq(self.en)
+        writes = self._writes(m, self.FETCH + 1, moved, item)
+        m.d.comb += [
+            item.live.eq(adds),
+            item.name.eq(name),
+            item.state.eq(self._updated(m, Mux(again, writes[0].state, base), self._given())),
+        ]
+        self._put(m, write, item, tag)
+        put_name = self._near_name(self.row, self.place)
         m.d.sync += [
             adds.eq(self.put),
             name.eq(put_name),
-            tag.eq(put_tag),
+            tag.eq(self.place[self.plan.slot_bits :]),
             again.eq(adds & (name == put_name)),
-            Value.cast(base).eq(state_of(put_name, mine, fetched.state, writes)),
+            Value.cast(base).eq(self._state_of(put_name, mine, fetched, writes)),
         ]
+        return writes
 
-        # A row that may be read is fetched anew in every cycle, and held once it was read.
-        read: Any = Signal(stored)
-        read_name, read_tag = Signal(near), Signal(plan.tag_bits)
+    def _take_relaxed(self, m: Module, write: Any, fetched: Any, mine: Value) -> None:
+        """Add a tuple two cycles after it was put: in the cycle between, its state is chosen."""
+        item: Any = Signal(self._entry, name="item")
+        adds, moved, shifts = Signal(), Signal(), Signal()
+        name, tag = Signal(self._near), Signal(self.plan.tag_bits)
+        base: Any = Signal(self.state, name="base")
+        m.d.sync += [moved.eq(self.en), shifts.eq(moved)]
+        writes = self._writes(m, self.FETCH + 2, shifts, item)
+
+        # Where the state will be in the next cycle, that in which it is chosen.
+        put_name = self._near_name(self.row, self.place)
+        chooses, again = Signal(), Signal()
+        own, own_tag = Signal(self._near), Signal(self.plan.tag_bits)
+        own_state: Any = Signal(self.state, name="own_state")
+        is_mine, hits = Signal(), Signal(len(writes))
+        equal = [each.live & (each.name == put_name) for each in (item, *writes)]
+        m.d.sync += [
+            chooses.eq(self.put),
+            own.eq(put_name),
+            own_tag.eq(self.place[self.plan.slot_bits :]),
+            own_state.eq(fetched),
+            is_mine.eq(mine),
+            again.eq(chooses & (own == put_name)),
+            hits.eq(Mux(shifts, Cat(equal[:-1]), Cat(equal[1:]))),
+        ]
+        state: Value = Mux(is_mine, own_state, self._nothing())
+        for hit, each in reversed(list(zip(hits, writes, strict=True))):
+            state = Mux(hit, each.state, state)
+        given = [Signal(value.shape(), name=f"given_{k}") for k, value in enumerate(self._given())]
+        m.d.sync += [held.eq(value) for held, value in zip(given, self._given(), strict=True)]
+        m.d.sync += [
+            adds.eq(chooses),
+            name.eq(own),
+            tag.eq(own_tag),
+            Value.cast(base).eq(Mux(again, item.state, state)),
+        ]
+        m.d.comb += [
+            item.live.eq(adds),
+            item.name.eq(name),
+            item.state.eq(self._updated(m, base, given)),
+        ]
+        self._put(m, write, item, tag)
+
+    def _give(self, m: Module, closed: Any, writes: list[Any]) -> None:
+        """A row that may be read is fetched anew in every cycle, and held once it was read."""
+        read: Any = Signal(self._stored)
+        read_name, read_tag = Signal(self._near), Signal(self.plan.tag_bits)
         mine = read.tag == read_tag
         m.d.comb += [
             closed.addr.eq(self.next_row),
-            Value.cast(self.value).eq(state_of(read_name, mine, read.state, writes[:2])),
+            Value.cast(self.value).eq(self._state_of(read_name, mine, read.state, writes[:2])),
         ]
         with m.If(self.read):
             m.d.sync += [
                 read.eq(closed.data),
-                read_name.eq(near_name(self.read_row, self.read_place)),
-                read_tag.eq(self.read_place[plan.slot_bits :]),
+                read_name.eq(self._near_name(self.read_row, self.read_place)),
+                read_tag.eq(self.read_place[self.plan.slot_bits :]),
             ]
         with m.Else():
             m.d.sync += [read.tag.eq(read_tag), read.state.eq(self.value)]
-        return m
 
-    def _updated(self, m: Module, before: Value) -> Signal:
+    def _give_relaxed(self, m: Module, closed: Any) -> None:
+        """A row, with a register behind the memory and one behind the comparison of tags."""
+        read: Any = Signal(self._stored, name="read", reset_less=True)
+        state: Any = Signal(self.state, name="read_state", reset_less=True)
+        tag = delayed(m, self.read_place[self.plan.slot_bits :], 2, self.read, "read_tag")
+        mine = Signal()
+        m.d.comb += [
+            closed.addr.eq(self.read_row),
+            closed.en.eq(self.read),
+            Value.cast(self.value).eq(Mux(mine, state, self._nothing())),
+        ]
+        with m.If(self.read):
+            m.d.sync += [read.eq(closed.data), state.eq(read.state), mine.eq(read.tag == tag)]
+
+    def _given(self) -> list[Value]:
+        """What a tuple adds to each term: 1 for a count; for least and largest values, whether it
+        passes, and the value."""
+        found: list[Value] = []
+        for term in self.terms.all:
+            passes = self.passes[self.terms.wheres.index(term.where)]
+            if term.kind == "count":
+                found.append(passes)
+                continue
+            argument = self.arguments[f"argument_{self.terms.arguments.index(term.argument)}"]
+            if term.kind == "sum":
+                found.append(Mux(passes, argument, 0))
+            else:
+                found.append(Cat(passes, argument))
+        return found
+
+    def _updated(self, m: Module, before: Value, given: list[Value]) -> Signal:
         """The state of a row after the tuple has been added."""
         old: Any = Signal(self.state, name="old_state")
         new: Any = Signal(self.state, name="new_state")
         m.d.comb += Value.cast(old).eq(before)
-        for k, term in enumerate(self.terms.all):
+        for k, (term, value) in enumerate(zip(self.terms.all, given, strict=True)):
             name = f"term_{k}"
             if term.kind == "count":
                 # It never exceeds the most, so that only the ones of that need to be looked at.
                 most = self.terms.rows + 1
                 full = Cat(bit for n, bit in enumerate(old[name]) if most >> n & 1).all()
-                after = old[name] + ~full
+                m.d.comb += new[name].eq(old[name] + (value & ~full))
+            elif term.kind == "sum":
+                m.d.comb += new[name].eq(old[name] + value)
             else:
-                index = self.terms.arguments.index(term.argument)
-                value = self.arguments[f"argument_{index}"]
-                after = term.merge(old[name], value, self.terms.rows)
-            passes = self.passes[self.terms.wheres.index(term.where)]
-            m.d.comb += new[name].eq(Mux(passes, after, old[name]))
+                argument = value[1:].as_signed() if old[name].shape().signed else value[1:]
+                after = term.merge(old[name], argument, self.terms.rows)
+                m.d.comb += new[name].eq(Mux(value[0], after, old[name]))
         return new
 
 

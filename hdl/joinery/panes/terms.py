@@ -10,6 +10,7 @@ from amaranth.hdl import Const, Mux, Shape, Value
 
 from ..aggregate import Aggregate, PaneQuery
 from ..expr import Expr
+from ..number import less
 from ..tuples import bits_for_range
 
 __all__ = ["PaneTerms", "Term"]
@@ -51,8 +52,8 @@ class Term:
             case "sum":
                 return left + right
             case "min":
-                return Mux(left < right, left, right)
-        return Mux(left > right, left, right)
+                return Mux(less(left, right), left, right)
+        return Mux(less(right, left), left, right)
 
 
 class PaneTerms:

@@ -7,12 +7,12 @@ with the oldest one is subtracted.
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Shape, Signal
+from amaranth.hdl import Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..pipe import KeyedRegister
+from ..pipe import KeyedRegister, delayed
 from ..tuples import bits_for_range
 from .terms import PaneTerms, Term
 
@@ -50,7 +50,7 @@ def window_members(
 class AdditiveWindow(wiring.Component):
     """Counts and sums over the last ``panes`` panes, for each of ``keys`` keys in turn.
 
-    Latency: 1 cycle. Throughput: a step per cycle.
+    Latency: 1 cycle, or 2 with a ``register``. Throughput: a step per cycle.
 
     Parameters
     ----------
@@ -58,6 +58,8 @@ class AdditiveWindow(wiring.Component):
     own : sequence of Term
         Counts and sums.
     panes, keys : int
+    register : bool
+        What comes is reduced by what leaves in a cycle of its own.
     settable : bool
         The number of panes can be changed, up to ``panes``.
 
@@ -71,15 +73,13 @@ class AdditiveWindow(wiring.Component):
     value : In(struct)
         The terms of the pane.
     en : In(1)
-        Not used, as nothing here moves without a step.
+        ``o`` moves.
     o : Out(struct)
         The terms of the window that ends with it.
     length : In(range(panes + 1)), restart : In(1)
         Only if settable: the number of panes, and a pulse with which a new one comes; the next
         step must be fresh.
     """
-
-    LATENCY = 1
 
     step: Signal
     fresh: Signal
@@ -98,8 +98,10 @@ class AdditiveWindow(wiring.Component):
         panes: int,
         keys: int = 1,
         settable: bool = False,
+        register: bool = False,
     ) -> None:
         self.terms = terms
+        self.latency = 1 + register
         self.own = tuple(own)
         self.panes = panes
         self.keys = keys
@@ -123,18 +125,31 @@ class AdditiveWindow(wiring.Component):
             m.d.sync += [age.eq(age_after), full.eq(age_after == panes)]
 
         leaving = self._leaving(m)
+
+        def later(value: Any, name: str) -> Value:
+            return delayed(m, value, self.latency - 1, self.en, f"{name}_later")
+
+        step, fresh, key = (
+            later(self.step, "step") & self.en, later(self.fresh, "fresh"), later(self.key, "key"),
+        )  # fmt: skip
         for k, term in enumerate(self.own):
             name = f"term_{k}"
             total = KeyedRegister(
                 m, window_shape(term, self.terms.rows, self.panes), keys=self.keys,
                 name=f"total_{k}",
             )  # fmt: skip
-            before = Mux(self.fresh, 0, total.value)
-            change = Mux(full & ~self.fresh, leaving[name], 0)
-            new = Signal.like(self.o[name], name=f"new_{k}")
-            m.d.comb += new.eq(before + self.value[name] - change)
-            total.write(new, self.step, self.key)
-            with m.If(self.step):
+            new, change = (Signal.like(self.o[name], name=f"{each}_{k}") for each in ("new", "change"))
+            value = self.value[name]
+            if self.latency == 1:
+                leaves = Mux(full & ~self.fresh, leaving[name], 0)
+                m.d.comb += [change.eq(value - leaves), new.eq(Mux(fresh, 0, total.value) + change)]
+            else:
+                # Sums first, then choices: those come from registers, and have far to go.
+                m.d.comb += change.eq(Mux(full & ~self.fresh, value - leaving[name], value))
+                changed = later(change, f"change_{k}")
+                m.d.comb += new.eq(Mux(fresh, changed, total.value + changed))
+            total.write(new, step, key)
+            with m.If(step):
                 m.d.sync += self.o[name].eq(new)
         return m
 

@@ -1,5 +1,7 @@
 """Blocks that hold transfers: a register that cuts every path, and a queue of any depth."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
@@ -65,8 +67,8 @@ class Buffer(wiring.Component):
 class Queue(wiring.Component):
     """Hold up to ``depth`` transfers, first in, first out.
 
-    Latency: 1 cycle; 2 cycles in ``block`` style. Throughput: one transfer per cycle. Only in
-    ``block`` style can the output be empty while the queue is not.
+    Latency: 1 cycle; 2 cycles in ``block`` style, 3 in ``behind`` style. Throughput: one transfer
+    per cycle. Only in these two styles can the output be empty while the queue is not.
 
     From depth 2 on, ``i.ready`` depends on registers alone and is high exactly while ``level`` is
     below ``depth``, so ``depth - level`` is the room that a producer may count on. At depth 1 a
@@ -81,10 +83,10 @@ class Queue(wiring.Component):
         Transfers held at most; any number, not only powers of two.
     style : str
         ``distributed`` keeps rows in memory with asynchronous read (registers at depth 1),
-        ``block`` in memory with synchronous read, which maps to block RAM. ``beside`` is ``block``
-        with a register beside the memory, which takes a transfer that need not wait. ``prompt`` is
-        that with a short ``distributed`` queue in front, for who needs the output early in the
-        cycle. ``auto`` chooses ``block`` above ``BLOCK_DEPTH`` rows.
+        ``block`` in memory with synchronous read, which maps to block RAM. ``behind`` is ``block``
+        with a register behind the memory, and ``beside`` with one beside it, which takes a transfer
+        that need not wait. ``prompt`` is that with a `Buffer` in front, for who needs the output
+        early in the cycle. ``auto`` chooses ``block`` above ``BLOCK_DEPTH`` rows.
 
     Members
     -------
@@ -97,10 +99,7 @@ class Queue(wiring.Component):
     BLOCK_DEPTH = 64
     """Deepest queue that ``auto`` builds without block RAM: what one LUT of six inputs stores."""
 
-    FRONT = 2
-    """Rows of the short queue in ``prompt`` style."""
-
-    STYLES = ("auto", "distributed", "block", "beside", "prompt")
+    STYLES = ("auto", "distributed", "block", "behind", "beside", "prompt")
 
     i: stream.Interface
     o: stream.Interface
@@ -113,7 +112,7 @@ class Queue(wiring.Component):
             raise ValueError(f"Queue style must be {known}, not {style!r}")
         if style == "auto":
             style = "block" if depth > self.BLOCK_DEPTH else "distributed"
-        if style in ("block", "beside", "prompt") and depth == 1:
+        if style not in ("auto", "distributed") and depth == 1:
             raise ValueError(f"Queue of depth 1 is a register and has no {style} style")
         self.shape = shape
         self.depth = depth
@@ -154,7 +153,9 @@ class Queue(wiring.Component):
             self._go_past(m, push)
             return m
 
-        rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[])
+        # No row is read while it is written, which Yosys would otherwise add logic for.
+        attrs = {"no_rw_check": 1} if self.style == "behind" else {}
+        rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attrs)
         m.submodules.rows = rows
         write = rows.write_port()
         read = rows.read_port(domain="comb" if self.style == "distributed" else "sync")
@@ -185,6 +186,9 @@ class Queue(wiring.Component):
         free = Signal()
         more = Signal()
         passes = Signal()
+        if self.style == "behind":
+            self._put_behind(m, read, fetch, stored, push)
+            return m
         m.d.comb += free.eq(self.o.ready | ~self.o.valid)
         m.d.comb += more.eq(self.level > self.o.valid)
         m.d.comb += fetch.eq(more & free)
@@ -205,10 +209,28 @@ class Queue(wiring.Component):
                 m.d.sync += beside.eq(self.i.payload)
         return m
 
+    def _put_behind(
+        self, m: Module, read: Any, fetch: Signal, stored: Signal, push: Value
+    ) -> None:
+        """Let what the memory gives pass a register, which a block RAM may have of its own."""
+        given, taken = Signal(), Signal()
+        behind = Signal(self.shape, reset_less=True)
+        m.d.comb += [
+            taken.eq(self.o.ready | ~self.o.valid),
+            fetch.eq((self.level > self.o.valid + given) & (taken | ~given)),
+            read.en.eq(fetch),
+            stored.eq(push),
+            self.o.payload.eq(behind),
+        ]
+        with m.If(taken):
+            m.d.sync += [self.o.valid.eq(given), behind.eq(read.data)]
+        with m.If(taken | ~given):
+            m.d.sync += given.eq(fetch)
+
     def _go_past(self, m: Module, push: Value) -> None:
-        """Send past the deep queue what need not wait for room in the short one."""
+        """Send past the deep queue what need not wait for room in front."""
         m.submodules.deep = deep = Queue(self.shape, depth=self.depth, style="beside")
-        m.submodules.front = front = Queue(self.shape, depth=self.FRONT, style="distributed")
+        m.submodules.front = front = Buffer(self.shape)
         wiring.connect(m, front.o, wiring.flipped(self.o))
         past = Signal()
         m.d.comb += [
