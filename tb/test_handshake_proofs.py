@@ -198,7 +198,8 @@ def test_proof(name: str) -> None:
 
 
 MUTANTS: list[tuple[str, Any, str, str, str]] = [
-    ("prober", prober, "Prober", "< self.depth - self.reserve", "<= self.depth - self.reserve"),
+    ("prober", prober, "Prober", "queue.level < limit - 1", "queue.level < limit"),
+    ("prober", prober, "Prober", "queue.level <= limit", "1"),
     ("prober", prober, "Prober", "tested & Cat(", "Cat("),
     ("prober of two ways", prober, "Expander", "self.o.ready & (after == 0)", "self.o.ready"),
     ("prober of two ways", prober, "Expander", "Mux(after == 0, 0, ~after)", "0"),

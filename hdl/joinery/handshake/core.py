@@ -147,14 +147,11 @@ class JoinCore(wiring.Component):
         # Its queue keeps the choice made here and those of the network apart: two short paths.
         m.submodules.outlet = outlet = Merger(self.pair.match, inputs=2)
 
-        # A copy of the command for each core, as it goes to every bit of the rows.
+        # A copy of the command for each core, and one of the index in each segment, as it goes to
+        # every bit of the rows.
         scan_left, scan_right = Signal(), Signal()
-        index = Signal.like(self.command.index)
-        m.d.sync += [
-            scan_left.eq(self.command.scan_left),
-            scan_right.eq(self.command.scan_right),
-            index.eq(self.command.index),
-        ]
+        m.d.sync += [scan_left.eq(self.command.scan_left), scan_right.eq(self.command.scan_right)]
+        scanned = {"left": self.command.scan_right, "right": self.command.scan_left}
 
         def attach(side: str) -> None:
             segment = segments[side]
@@ -164,7 +161,8 @@ class JoinCore(wiring.Component):
                 segment.shift.eq(getattr(self, f"shift_{side}")),
                 segment.i.eq(getattr(self, f"i_{side}")),
                 getattr(self, f"o_{side}").eq(segment.oldest),
-                segment.index.eq(index),
+                segment.scan.eq(scanned[side]),
+                segment.index.eq(self.command.index),
             ]
 
         def probe(side: str, go: Signal, slot: data.View, found: Any) -> None:
