@@ -74,7 +74,7 @@ def build_command(
     """
     from joinery_gen.engines import plan
 
-    chosen = plan(read_query(query), engine, settings)
+    chosen = plan(read_query(query), engine, settings, on_board=board != "alveo_u280")
     hertz = None if clock is None else clock * 1e6
     about = {"query": chosen.query.name, "engine": chosen.engine, "board": board}
     if board == "alveo_u280":
@@ -112,9 +112,7 @@ def build_bitstream(
     chosen: "Plan", board: str, out: Path, clock: float | None, seed: int
 ) -> dict[str, Any]:
     """Build for a board with a UART; return what there is to say of it."""
-    from joinery.link import BoardTop
-    from joinery_gen.generate import generate, shell_of
-    from joinery_gen.query import JoineryError
+    from joinery_gen.generate import board_top, generate
     from joinery_gen.verilog import to_verilog
     from joinery_synth.boards import BOARDS, cycles_per_bit, pll_of
     from joinery_synth.build import build_board, tool_versions
@@ -122,11 +120,8 @@ def build_bitstream(
     entry: Board = BOARDS[board]
     pll = pll_of(entry, clock or entry.clock)
     bit = cycles_per_bit(pll.frequency)
+    core = board_top(chosen, cycles_per_bit=bit)
     generate(chosen, out / "core")
-    try:
-        core = BoardTop(shell_of(chosen), cycles_per_bit=bit)
-    except ValueError as error:
-        raise JoineryError(str(error)) from None
     with working(f"building {chosen.query.name} for {entry.what}"):
         built = build_board(entry, core, out, clock=pll.frequency, to_verilog=to_verilog, seed=seed)
     about: dict[str, Any] = {
