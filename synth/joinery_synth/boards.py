@@ -23,7 +23,17 @@ from amaranth.lib.cdc import ResetSynchronizer  # type: ignore[import-untyped] #
 
 from .pll import PLLS
 
-__all__ = ["BAUD", "BOARDS", "CHIPS", "Board", "BoardPins", "Chip", "cycles_per_bit", "pll_of"]
+__all__ = [
+    "BAUD",
+    "BLOCK_BYTES",
+    "BOARDS",
+    "CHIPS",
+    "Board",
+    "BoardPins",
+    "Chip",
+    "cycles_per_bit",
+    "pll_of",
+]
 
 BAUD = 3_000_000
 STRETCH_HZ = 12  # lights show what was true at some time in the last twelfth of a second
@@ -62,6 +72,8 @@ class Board:
         return found
 
 
+BLOCK_BYTES = {"ecp5": 2048, "ice40": 512, "xc7": 4096}
+"""Bytes in a block of memory, by family, those for parity left out."""
 ECP5_85 = {"lut": 83640, "ff": 83640, "bram": 208, "dsp": 156}
 
 BOARDS = {
