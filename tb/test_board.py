@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from joinery.link import LinkShape
-from joinery.link.protocol import Op
+from joinery.link.protocol import ADDRESS_BYTES, Op
 from joinery_gen.engines import plan
 from joinery_gen.generate import describe, generate_board
 from joinery_gen.link import Board, LinkError
@@ -191,9 +191,10 @@ class Served:
     def _answer(self) -> None:
         """Answer reads; all else is taken in without an answer."""
         heard = self.model.heard
-        while len(heard) >= 3 and heard[0] == Op.READ:
-            value = self.registers[heard[1] | heard[2] << 8]
-            del heard[:3]
+        size = 1 + ADDRESS_BYTES
+        while len(heard) >= size and heard[0] == Op.READ:
+            value = self.registers[int.from_bytes(heard[1:size], "little")]
+            del heard[:size]
             self.model.say(bytes([Op.READ, 0]) + value.to_bytes(4, "little"))
 
 

@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amaranth.hdl import Fragment
 from click.testing import CliRunner
 
 from joinery.link import BoardTop
+from joinery.units import UnitLibrary
+from joinery_cli.bench_boards import CASES, bench_boards
 from joinery_cli.common import read_query
 from joinery_cli.main import cli
-from joinery_gen.engines import Plan, plan
-from joinery_gen.generate import generate, shell_of
+from joinery_gen.engines import ENGINES, Plan, plan
+from joinery_gen.generate import board_top, generate, shell_of
+from joinery_gen.query import JoineryError
 from joinery_gen.verilog import to_verilog
 from joinery_synth.alveo import interfaces
 from joinery_synth.boards import BOARDS, CHIPS, cycles_per_bit, pll_of
-from joinery_synth.build import prepare_board
-from joinery_synth.model import LINES, forecast, most_units, smaller
+from joinery_synth.build import DoesNotFitError, prepare_board, too_much
+from joinery_synth.model import LINES, Forecast, forecast, most_units, smaller
 from joinery_synth.netlist import Netlist
 from joinery_synth.picture import draw
 from joinery_synth.resources import Resources, synthesize
@@ -65,6 +69,128 @@ def test_files_for_the_tools(name: str, tmp_path: Path) -> None:
         assert (tmp_path / "top.tcl").read_text().startswith("# Not run here")
         assert "module core(" in (tmp_path / "core.v").read_text()
         assert "MMCME2_BASE" in (tmp_path / "top.v").read_text()
+
+
+def test_the_clock_is_constrained_by_a_name_of_its_own(tmp_path: Path) -> None:
+    board = BOARDS["ulx3s_85f"]
+    core = BoardTop(shell_of(small_plan()), cycles_per_bit=cycles_per_bit(board.clock))
+    prepare_board(board, core, tmp_path, clock=board.clock, to_verilog=to_verilog)
+    assert 'FREQUENCY NET "pll_clock" 45000000.0 HZ;' in (tmp_path / "top.lpf").read_text()
+
+
+UTILISATION = """\
+Info: Logic utilisation before packing:
+Info:     Total LUT4s:    100000/83640   119%
+
+Info: Device utilisation:
+Info: 	          TRELLIS_IO:    10/  365     2%
+Info: 	              DP16KD:   250/  208   120%
+Info: 	        TRELLIS_COMB: 99999/83640   119%
+ERROR: Unable to place cell
+"""
+
+
+def test_what_a_chip_has_too_little_of(tmp_path: Path) -> None:
+    log = tmp_path / "top.tim"
+    assert too_much(log, "ecp5") == {}
+    log.write_text(UTILISATION)
+    over = too_much(log, "ecp5")
+    assert over == {"bram": (250, 208), "lut": (99999, 83640)}
+    error = "it takes 250 of 208 memory blocks and 99,999 of 83,640 look-up tables"
+    assert str(DoesNotFitError(over)) == error
+
+
+@pytest.mark.parametrize(
+    ("query", "settings", "over", "message"),
+    [
+        (
+            "order_taxi",
+            ["memory_kib=512"],
+            {"bram": (276, 208)},
+            "order_taxi does not fit on ulx3s_85f: it takes 276 of 208 memory blocks; --set "
+            "memory_kib=376 would fit",
+        ),
+        (
+            "order_taxi",
+            ["units_left=90"],
+            {"lut": (90_000, 83_640)},
+            "order_taxi does not fit on ulx3s_85f: it takes 90,000 of 83,640 look-up tables; 700 "
+            "units of this size would fit",
+        ),
+        (
+            "tick_stats",
+            [],
+            {"bram": (300, 208)},
+            "tick_stats does not fit on ulx3s_85f: it takes 300 of 208 memory blocks",
+        ),
+    ],
+)
+def test_a_design_that_is_too_large(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    settings: list[str],
+    over: dict[str, tuple[int, int]],
+    message: str,
+) -> None:
+    def build_board(board: Any, core: Any, *args: Any, **more: Any) -> None:
+        UnitLibrary().rtlil(core)
+        raise DoesNotFitError(over)
+
+    def forecast(chosen: Plan, target: str) -> Forecast:
+        per_unit = {"lut": 0.85 * 100.0} if chosen.engine == "fjoin" else {}
+        fixed = {"lut": 0.85 * 13_640.0, "ff": 0, "bram": 0, "dsp": 0}
+        per_unit = {**dict.fromkeys(("ff", "bram", "dsp"), 0.0), **per_unit} if per_unit else {}
+        return Forecast(target, {}, "units" if per_unit else None, None, fixed, per_unit, "")
+
+    monkeypatch.setattr("joinery_synth.build.build_board", build_board)
+    monkeypatch.setattr("joinery_synth.model.forecast", forecast)
+    given = [part for each in settings for part in ("--set", each)]
+    command = ["build", query, "--board", "ulx3s_85f", "-o", str(tmp_path), *given]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1] == f"joinery: {message}"
+
+
+def test_bench_has_every_engine() -> None:
+    assert set(CASES) == set(ENGINES)
+    for name, case in CASES.items():
+        top = board_top(case.plan(name), cycles_per_bit=15)
+        assert Fragment.get(top, None).subfragments
+
+
+def test_bench_of_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It builds by the function of the command, and tells what that found."""
+
+    def build_bitstream(
+        chosen: Plan, board: str, out: Path, clock: float | None, seed: int
+    ) -> dict[str, Any]:
+        assert clock is None
+        file = out / "top.bit"
+        file.write_bytes(bytes(chosen.parameters["cores"]))  # type: ignore[arg-type]
+        used = {"TRELLIS_COMB": 7, "TRELLIS_FF": seed, "ICESTORM_LC": 9}
+        return {
+            "clock_mhz": 45.0, "fmax_mhz": 50.5, "meets_timing": True, "bitstream": file,
+            "used": used, "tools": {"yosys": "0.70"},
+        }  # fmt: skip
+
+    monkeypatch.setattr("joinery_cli.bench_boards.build_bitstream", build_bitstream)
+    assert bench_boards("handshake", seed=3) == [
+        {
+            "engine": "handshake", "query": "tick_band", "board": "ulx3s_85f", "clock_mhz": 45.0,
+            "fmax_mhz": 50.5, "meets_timing": True, "bitstream_bytes": 2, "lut": 7, "ff": 3,
+            "bram": 0, "yosys_version": "0.70",
+        }
+    ]  # fmt: skip
+    (small,) = bench_boards("handshake", "ice40_hx8k")
+    assert (small["lut"], small["ff"], small["bram"]) == (9, None, 0)
+    with pytest.raises(
+        JoineryError,
+        match=r"^bench boards: board must be ulx3s_85f, ecpix5_85f, ice40_hx8k, not 'arty_a7'$",
+    ):
+        bench_boards("panes", "arty_a7")
+    with pytest.raises(JoineryError, match=r"^bench boards: engine must be .*, not 'pane'$"):
+        bench_boards("pane")
 
 
 def test_alveo_kernel(tmp_path: Path) -> None:

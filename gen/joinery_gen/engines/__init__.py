@@ -44,9 +44,16 @@ DEFAULT = {
 
 
 def plan(
-    query: Query, engine: str | None = None, settings: Mapping[str, Any] | None = None
+    query: Query,
+    engine: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    on_board: bool = False,
 ) -> Plan:
-    """Choose the engine and its parameters; ``settings`` overrides the defaults."""
+    """Choose the engine and its parameters; ``settings`` overrides the defaults.
+
+    With ``on_board``, these are the defaults for a design behind a link, alone on its chip.
+    """
     name, entry = engine_for(query, engine)
     if form_of(query.body) not in entry.forms:
         takes = " or ".join(form.value for form in entry.forms)
@@ -59,7 +66,8 @@ def plan(
         default = parameter.default_for(query)
         if default is not None:
             parameters[key] = default
-    for key, value in (settings or {}).items():
+    others = entry.on_board(query) if on_board else {}
+    for key, value in {**others, **(settings or {})}.items():
         if key not in known:
             raise JoineryError(f"engine {name} has no parameter {key!r}; it has {', '.join(known)}")
         try:

@@ -5,13 +5,16 @@
 from typing import Any
 
 from joinery.axi import Identity
-from joinery.fjoin import FJoinCard
+from joinery.fjoin import FJoinCard, OnChipCard
 
-from ..fjoin_host.layout import card_pair, time_windows
+from ..fjoin_host.layout import CardLayout, card_pair, time_windows
 from ..query import JoinQuery, Query
-from .model import Engine, Form, Parameter, Plan
+from .model import Engine, Form, Parameter, Plan, Setting
 
 __all__ = ["ENGINES"]
+
+WIDEST = 128
+"""Bytes of the widest word that a card's memory has."""
 
 SPARE = 2
 """Bits of a time beyond those of the range: its sign, and room for tuples out of order."""
@@ -36,6 +39,7 @@ PAPER = {
     "word_bytes": Parameter("number", 64, "bytes of a word of the card's memory"),
     "address_bits": Parameter("number", 40, "bits of an address in the card's memory"),
     "burst": Parameter("number", 64, "words that are asked of memory at once"),
+    "memory_kib": Parameter("number", 0, "KiB of block RAM for the card; 0: memory lies outside"),
 }
 FJOIN = {
     "lanes": Parameter("number", 1, "results per cycle of each pipeline: 1, 2 or 4"),
@@ -44,21 +48,38 @@ FJOIN = {
 }
 
 
-def _card(plan: Plan, *, paper: bool, **more: Any) -> FJoinCard:
+def _on_board(query: Query) -> dict[str, Setting]:
+    """A card that a chip of 80,000 look-up tables has room for, in words that a tuple fills."""
+    pair = card_pair(_join(query))
+    layout = CardLayout.of_pair(pair, time_bits=_time_bits(query), word_bytes=WIDEST)
+    stride = max(layout.left.stride, layout.right.stride, layout.result.stride)
+    return {
+        "units_left": 32,
+        "units_right": 32,
+        "word_bytes": 1 << (stride - 1).bit_length(),
+        "address_bits": 20,
+        "burst": 16,
+        "memory_kib": 128,
+    }
+
+
+def _card(plan: Plan, *, paper: bool, **more: Any) -> FJoinCard | OnChipCard:
     settings: dict[str, Any] = dict(plan.parameters)
     pipelines = [(side, settings.pop(f"units_{side}")) for side in ("left", "right")]
+    memory = settings.pop("memory_kib") * 1024
     pair = card_pair(_join(plan.query))
-    return FJoinCard(pair, pipelines=pipelines, paper=paper, **settings, **more)
+    card = FJoinCard(pair, pipelines=pipelines, paper=paper, **settings, **more)
+    return OnChipCard(card, memory_bytes=memory) if memory else card
 
 
 def _engine(parameters: dict[str, Parameter], *, paper: bool) -> Engine:
-    def build(plan: Plan) -> FJoinCard:
+    def build(plan: Plan) -> FJoinCard | OnChipCard:
         return _card(plan, paper=paper)
 
-    def shell(plan: Plan, _: FJoinCard, identity: Identity) -> FJoinCard:
+    def shell(plan: Plan, _: FJoinCard, identity: Identity) -> FJoinCard | OnChipCard:
         return _card(plan, paper=paper, identity=identity)
 
-    return Engine((Form.TIME_JOIN,), build, shell, parameters, host=True)
+    return Engine((Form.TIME_JOIN,), build, shell, parameters, host=True, on_board=_on_board)
 
 
 ENGINES = {"fjoin": _engine(FJOIN, paper=False), "fjoin_paper": _engine(PAPER, paper=True)}

@@ -134,5 +134,6 @@ ENGINES = {
         changed,
         model=_model,
         simulated=_simulated,
+        on_board=lambda query: {"levels": "bram"},
     ),
 }

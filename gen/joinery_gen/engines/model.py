@@ -87,7 +87,8 @@ class Engine:
     its bit, and ``changed`` what a query is once settings of the built design have other values.
     With ``host``, the engine works on memory for a program that has settings of its own. ``model``
     adds to what the hardware itself predicts, group by group. ``simulated`` puts the module ``top``
-    between simulated memories, where it leaves memories outside.
+    between simulated memories, where it leaves memories outside. ``on_board`` has the defaults that
+    are others where the design is all there is on a chip.
     """
 
     forms: tuple[Form, ...]
@@ -99,6 +100,7 @@ class Engine:
     host: bool = False
     model: "Callable[[Plan], Mapping[str, Mapping[str, Any]]] | None" = None
     simulated: "Callable[[Plan, Shell], wiring.Component | None] | None" = None
+    on_board: "Callable[[Query], Mapping[str, Setting]]" = lambda query: {}
 
     def parameters_for(self, query: Query) -> dict[str, Parameter]:
         form = form_of(query.body)

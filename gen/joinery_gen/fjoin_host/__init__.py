@@ -7,6 +7,7 @@ from .host import Host, HostSettings, Rows, TaskReport
 from .layout import BitField, CardLayout, RecordLayout, card_pair
 from .model import ModelDevice
 from .performance import PerformanceModel, comparisons, utilisation
+from .registers import RegisterCard
 from .run import Progress, RunReport, run_prepared
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PipelineInfo",
     "Progress",
     "RecordLayout",
+    "RegisterCard",
     "Rows",
     "RunReport",
     "Side",

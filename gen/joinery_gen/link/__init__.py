@@ -4,6 +4,7 @@ It needs a serial port and ``top.json``, and neither a simulator nor Spark.
 """
 
 from .board import BAUD, Board, StreamRun
+from .card import BoardCard
 from .channel import Channel, LinkError
 
-__all__ = ["BAUD", "Board", "Channel", "LinkError", "StreamRun"]
+__all__ = ["BAUD", "Board", "BoardCard", "Channel", "LinkError", "StreamRun"]

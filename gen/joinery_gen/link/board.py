@@ -19,6 +19,9 @@ BAUD = 3_000_000
 AHEAD = 1 << 13
 """Bytes of messages that wait to be sent; enough that the line never waits for them."""
 
+WORD, AT_ONCE = 4, 1 << 14
+"""Bytes of memory to an access, and to a turn-around of the line."""
+
 PAUSE = 0.2
 """Seconds between two tries to open a port that is gone."""
 
@@ -81,7 +84,7 @@ class Board:
         self.reconnected = 0
         self._noise = 0  # damaged frames since the last good one
         self._addresses = {each["name"]: int(each["address"]) for each in top["registers"]}
-        self._reader = MessageReader(int(top["output"]["bytes"]))
+        self._reader = MessageReader(_bytes(top, "output"))
         self._port = SerialPort(path, baud)
         self._channel = Channel(secrets.randbits(32), time.monotonic())
 
@@ -101,23 +104,29 @@ class Board:
     ) -> None:
         self._port.close()
 
-    # Registers.
+    # Registers and memory. All accesses of a call share one turn-around of the line.
 
     def read(self, name: str) -> int:
         """Return what a register holds."""
-        return self._read_all([name])[name]
+        return self.read_all([name])[name]
 
     def write(self, name: str, value: int) -> None:
         """Write a register."""
-        (answer,) = self._ask([messages.write(self._addresses[name], value)])
-        if answer.response:
-            raise LinkError(f"The core did not let register {name} be written")
+        self.write_all({name: value})
 
     def registers(self) -> dict[str, int]:
         """Return all registers, those of 64 bits in their halves."""
-        return self._read_all(list(self._addresses))
+        return self.read_all(list(self._addresses))
 
-    def _read_all(self, names: Sequence[str]) -> dict[str, int]:
+    def write_all(self, values: Mapping[str, int]) -> None:
+        """Write registers, one after the other."""
+        questions = [messages.write(self._addresses[name], each) for name, each in values.items()]
+        for name, answer in zip(values, self._ask(questions), strict=True):
+            if answer.response:
+                raise LinkError(f"The core did not let register {name} be written")
+
+    def read_all(self, names: Sequence[str]) -> dict[str, int]:
+        """Return what registers hold, read one after the other."""
         answers = self._ask([messages.read(self._addresses[name]) for name in names])
         values: dict[str, int] = {}
         for name, answer in zip(names, answers, strict=True):
@@ -125,6 +134,31 @@ class Board:
                 raise LinkError(f"The core did not let register {name} be read")
             values[name] = answer.value
         return values
+
+    def store(self, address: int, data: bytes) -> None:
+        """Put whole words of four bytes into memory that is among the core's addresses."""
+        for first in range(0, len(data), AT_ONCE):
+            part = range(first, min(first + AT_ONCE, len(data)), WORD)
+            words = (int.from_bytes(data[at : at + WORD], "little") for at in part)
+            answers = self._ask(
+                [messages.write(address + at, word) for at, word in zip(part, words, strict=True)]
+            )
+            for at, answer in zip(part, answers, strict=True):
+                if answer.response:
+                    raise LinkError(f"The core has no memory to be written at {address + at:#x}")
+
+    def load(self, address: int, count: int) -> bytes:
+        """Return ``count`` bytes of that memory, from a whole word on."""
+        found = bytearray()
+        for first in range(0, count, AT_ONCE):
+            part = range(first, min(first + AT_ONCE, count), WORD)
+            for at, answer in zip(
+                part, self._ask([messages.read(address + at) for at in part]), strict=True
+            ):
+                if answer.response or answer.value is None:
+                    raise LinkError(f"The core has no memory to be read at {address + at:#x}")
+                found += answer.value.to_bytes(WORD, "little")
+        return bytes(found[:count])
 
     # Streams.
 
@@ -136,7 +170,7 @@ class Board:
     ) -> StreamRun:
         """Send ``beats``, each the ``tdata`` of one, and the end; give each row to ``take``."""
         started = time.monotonic()
-        before = self._counts()
+        before = self.counts()
         source = iter(beats)
         ended = finished = False
         sent = rows = 0
@@ -166,11 +200,12 @@ class Board:
                 )
             if progress is not None:
                 progress(sent, rows)
-        after = self._counts()
+        after = self.counts()
         numbers = {name: after[name] - before[name] for name in after}
         return StreamRun(sent, rows, refused, time.monotonic() - started, **numbers)
 
-    def _counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
+        """How the line was since the session began: frames, and ports that were opened again."""
         names = ("frames_sent", "frames_heard", "repeated", "damaged")
         return {**{name: getattr(self._channel, name) for name in names},
                 "reconnected": self.reconnected}  # fmt: skip
@@ -236,7 +271,7 @@ class Board:
             self._turn()
         built = {each["name"]: int(each["reset"]) for each in self.top["registers"]}
         fixed = ["version", *(name for name in self.top["parameters"] if name in built)]
-        found = self._read_all(["identity", "query_hash_lo", "query_hash_hi"])
+        found = self.read_all(["identity", "query_hash_lo", "query_hash_hi"])
         if found["identity"] != built["identity"]:
             raise LinkError(f"The board on {self.path} holds something else than a Joinery core")
         found_hash = f"{found['query_hash_hi'] << 32 | found['query_hash_lo']:016x}"
@@ -245,15 +280,20 @@ class Board:
                 f"The board on {self.path} holds the core of another query: its hash is "
                 f"{found_hash}, and that of {self.top['name']} is {self.top['query']['hash']}"
             )
-        for name, value in self._read_all(fixed).items():
+        for name, value in self.read_all(fixed).items():
             if value != built[name]:
                 raise LinkError(
                     f"The core on {self.path} was built with {name} {value}, not {built[name]}"
                 )
         sizes = {"input": self._channel.beat_bytes, "output": self._channel.row_bytes}
         for side, size in sizes.items():
-            if size != self.top[side]["bytes"]:
+            if size != _bytes(self.top, side):
                 raise LinkError(
                     f"The {side} of the core on {self.path} has {size} bytes, "
-                    f"not {self.top[side]['bytes']}"
+                    f"not {_bytes(self.top, side)}"
                 )
+
+
+def _bytes(top: Mapping[str, Any], side: str) -> int:
+    """The size of a beat of the input, or of a row of the output; 0 for a core without streams."""
+    return int(top[side]["bytes"]) if side in top else 0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from joinery.link.protocol import GROUP, Op
+from joinery.link.protocol import ADDRESS_BYTES, GROUP, Op
 
 __all__ = ["END", "Answer", "Message", "MessageReader", "Refusal", "beat", "read", "write"]
 
@@ -42,12 +42,14 @@ def beat(tdata: bytes) -> bytes:
 
 def read(address: int) -> bytes:
     """Return the message that reads a register."""
-    return bytes([Op.READ]) + address.to_bytes(2, "little")
+    return bytes([Op.READ]) + address.to_bytes(ADDRESS_BYTES, "little")
 
 
 def write(address: int, value: int) -> bytes:
     """Return the message that writes a register."""
-    return bytes([Op.WRITE]) + address.to_bytes(2, "little") + value.to_bytes(4, "little")
+    return (
+        bytes([Op.WRITE]) + address.to_bytes(ADDRESS_BYTES, "little") + value.to_bytes(4, "little")
+    )
 
 
 class MessageReader:

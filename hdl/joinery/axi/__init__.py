@@ -8,7 +8,7 @@ with data is taken as the data and then the end.
 from .aggregate import AggregateShell, Report, ReportColumn
 from .join import JoinShell
 from .memory import MemoryPins
-from .shell import Identity, Shell, connect_registers, register_ports
+from .shell import Identity, RegisterShell, Shell, connect_registers, register_ports
 from .stream import StreamShell
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Identity",
     "JoinShell",
     "MemoryPins",
+    "RegisterShell",
     "Report",
     "ReportColumn",
     "Shell",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Member
@@ -14,7 +14,14 @@ from ..registers import AxiLiteRegisters, Register, Row
 from ..tuples import Schema
 from .memory import MemoryPins
 
-__all__ = ["Identity", "Shell", "connect_registers", "describe_fields", "register_ports"]
+__all__ = [
+    "Identity",
+    "RegisterShell",
+    "Shell",
+    "connect_registers",
+    "describe_fields",
+    "register_ports",
+]
 
 LETTERS = int.from_bytes(b"JNRY", "big")
 
@@ -64,6 +71,19 @@ class Shell(wiring.Component):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """How data goes in and out, as entries of ``top.json``."""
+
+
+class RegisterShell(Shell):
+    """A top without streams: all that a host has to tell and to ask goes over AXI4-Lite.
+
+    Members
+    -------
+    s_axil_* : AXI4-Lite
+    running : Out
+        A bit for each part that is at work.
+    """
+
+    running: Signal
 
 
 def register_ports(bank: AxiLiteRegisters) -> dict[str, Member]:

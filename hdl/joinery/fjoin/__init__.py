@@ -1,6 +1,8 @@
 """FJoin: a deep pipeline of join units, past which the tuples of a time window flow."""
 
 from .card import FJoinCard
+from .onchip import OnChipMemory
+from .onchip_card import OnChipCard
 from .paper import FJoinPaper
 from .pipeline import FJoinPipeline
 from .shape import PipelineShape
@@ -10,6 +12,8 @@ __all__ = [
     "FJoinCard",
     "FJoinPaper",
     "FJoinPipeline",
+    "OnChipCard",
+    "OnChipMemory",
     "PipelineShape",
     "RangeType",
     "Split",

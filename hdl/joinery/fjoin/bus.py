@@ -6,7 +6,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["AXI4", "axi4_members", "connect_address", "connect_master"]
+__all__ = ["AXI4", "axi4_members", "connect_address", "connect_master", "connect_slave"]
 
 AXI4: dict[str, tuple[Any, Any]] = {
     "awid": (Out, 1), "awaddr": (Out, "address"), "awlen": (Out, 8), "awsize": (Out, 3),
@@ -23,12 +23,13 @@ AXI4: dict[str, tuple[Any, Any]] = {
 INCREASING, BUFFERABLE = 0b01, 0b0011
 
 
-def axi4_members(address_bits: int, word_bytes: int) -> dict[str, Any]:
-    """Return the members of an AXI4 master."""
+def axi4_members(address_bits: int, word_bytes: int, *, slave: bool = False) -> dict[str, Any]:
+    """Return the members of an AXI4 master, or of what is asked by one."""
     widths: dict[Any, int] = {
         "address": address_bits, "data": 8 * word_bytes, "strobe": word_bytes
     }  # fmt: skip
-    return {name: flow(widths.get(width, width)) for name, (flow, width) in AXI4.items()}
+    members = {name: flow(widths.get(width, width)) for name, (flow, width) in AXI4.items()}
+    return {name: member.flip() for name, member in members.items()} if slave else members
 
 
 def connect_address(
@@ -49,3 +50,12 @@ def connect_master(
     for name, (flow, _) in AXI4.items():
         outer, inner = getattr(outside, f"{prefix}{name}"), getattr(inside, name)
         m.d.comb += inner.eq(outer) if flow is In else outer.eq(inner)
+
+
+def connect_slave(
+    m: Module, master: wiring.Component, prefix: str, slave: wiring.Component, slave_prefix: str
+) -> None:
+    """Connect the ports ``prefix...`` of a master with those of who answers it."""
+    for name, (flow, _) in AXI4.items():
+        asks, answers = getattr(master, f"{prefix}{name}"), getattr(slave, f"{slave_prefix}{name}")
+        m.d.comb += asks.eq(answers) if flow is In else answers.eq(asks)

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import Out
 
 from ..axi.shell import Identity, Shell, connect_registers, register_ports
 from ..join import JoinPair
-from ..registers import AxiLiteRegisters, lay_out
+from ..registers import AxiLiteRegisters, counter_rows, lay_out
 from ..stream._check import require_positive
 from .bus import axi4_members, connect_master
 from .control import STATES, connect_pipeline, live_registers, pipeline_rows
@@ -27,6 +27,7 @@ from .task import CardPipeline
 
 __all__ = ["FJoinCard"]
 
+CLOCK = "clock"
 UNNAMED = Identity(version=0, query_hash=0)
 
 
@@ -89,6 +90,7 @@ class FJoinCard(Shell):
             raise ValueError(f"A burst of this bus has 1 to {most} words, not {burst!r}")
         self.pair = pair
         self.word_bytes = word_bytes
+        self.address_bits = address_bits
         common = {"id_bits": id_bits, "time_bits": time_bits, "ops_per_stage": ops_per_stage}
         bus = {"word_bytes": word_bytes, "address_bits": address_bits, "burst": burst}
         self.pipelines = []
@@ -105,6 +107,7 @@ class FJoinCard(Shell):
         numbers = range(len(pipelines))
         self.errors = tuple(f"memory answered pipeline {k} with an error" for k in numbers)
         rows = identity.rows(self.errors)
+        rows += counter_rows({CLOCK: "Cycles since reset, or since control was written"})
         live: dict[str, int] = {}
         ports: dict[str, Any] = {}
         for k in numbers:
@@ -113,7 +116,7 @@ class FJoinCard(Shell):
             master = axi4_members(address_bits, word_bytes)
             ports |= {f"m_axi_{k}_{name}": member for name, member in master.items()}
         self.registers = lay_out(rows)
-        self.bank = AxiLiteRegisters(self.registers, {}, errors=len(pipelines), live=live)
+        self.bank = AxiLiteRegisters(self.registers, {CLOCK: 1}, errors=len(pipelines), live=live)
         super().__init__({**register_ports(self.bank), **ports, "running": Out(len(pipelines))})
 
     @property
@@ -173,6 +176,7 @@ class FJoinCard(Shell):
         m = Module()
         m.submodules.registers = bank = self.bank
         connect_registers(m, self, bank)
+        m.d.comb += getattr(bank, f"count_{CLOCK}").eq(1)
         for number, unit in enumerate(self.pipelines):
             m.submodules[f"card_pipeline_{number}"] = unit
             connect_pipeline(m, bank, number, unit)

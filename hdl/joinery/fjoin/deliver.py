@@ -218,7 +218,7 @@ class Writer(wiring.Component):
         beat = self.o.payload
         m.d.comb += [
             self.ask.payload.address.eq(address),
-            self.ask.payload.last.eq(length - 1),
+            self.ask.payload.last.eq((length - 1)[: len(length)]),
             beat.data.eq(queue.o.payload.data),
             beat.last.eq(sent + 1 == length),
             self.quiet.eq(waits & (pending == 0)),

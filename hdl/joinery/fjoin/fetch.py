@@ -171,7 +171,10 @@ class Fetch(wiring.Component):
                         m.next = "IDLE"
                 with m.Elif(self.stop & ~self.ask.valid):
                     m.next = "IDLE"
-        m.d.comb += [self.ask.payload.address.eq(address), self.ask.payload.last.eq(length - 1)]
+        m.d.comb += [
+            self.ask.payload.address.eq(address),
+            self.ask.payload.last.eq((length - 1)[: len(length)]),
+        ]
         asked = Mux(self.ask.valid & self.ask.ready, length, 0)
         m.d.sync += reserved.eq(reserved + asked - (queue.o.valid & queue.o.ready))
         return asked

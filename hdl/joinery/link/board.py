@@ -15,7 +15,8 @@ from amaranth.hdl import (
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..axi import Shell, StreamShell
+from ..axi import RegisterShell, Shell, StreamShell
+from ..registers import AxiLiteRegisters
 from ..stream import Queue
 from ..units import UnitLibrary, place
 from .commands import Commands
@@ -28,14 +29,15 @@ from .uart import require_cycles
 __all__ = ["STATUS", "BoardTop"]
 
 STATUS = data.StructLayout({"link": LINK_STATUS, "running": 1, "waiting": 1})
-"""For a person to see: the link; a stream is under way; a beat waits for the core to take it."""
+"""For a person to see: the link; a stream or a task is under way; a beat waits for the core to take
+it."""
 
 REFUSALS = 16
 """Numbers of refused beats that wait to be sent; while they all do, no beat enters the core."""
 
 
 class BoardTop(wiring.Component):
-    """A core of one stream in and one out, behind a UART.
+    """A core behind a UART: of one stream in and one out, or all registers.
 
     Opening a session resets the core. Nothing else on the board needs to know it: results wait in
     the core while the host does not take them, and beats wait in the link while the core does not.
@@ -44,7 +46,7 @@ class BoardTop(wiring.Component):
 
     Parameters
     ----------
-    shell : StreamShell
+    shell : StreamShell or RegisterShell
     cycles_per_bit : int
         Clock cycles of a bit on the wires, 4 or more: 3 Mbaud need a clock of 12 MHz or more.
     shape : LinkShape
@@ -64,16 +66,17 @@ class BoardTop(wiring.Component):
     def __init__(
         self, shell: Shell, *, cycles_per_bit: int, shape: LinkShape | None = None
     ) -> None:
-        if not isinstance(shell, StreamShell):
+        if not isinstance(shell, StreamShell | RegisterShell):
             raise ValueError(
-                f"A board takes a core with one stream in and one out, not a {type(shell).__name__}"
+                "A board takes a core with one stream in and one out, or one that is all "
+                f"registers, not a {type(shell).__name__}"
             )
         require_cycles(cycles_per_bit)
         self.shell = shell
         self.port = LinkPort(
             cycles_per_bit=cycles_per_bit,
-            beat_bytes=shell.input_bytes,
-            row_bytes=shell.output_bytes,
+            beat_bytes=shell.input_bytes if isinstance(shell, StreamShell) else 0,
+            row_bytes=shell.output_bytes if isinstance(shell, StreamShell) else 0,
             shape=shape or LinkShape(),
         )
         super().__init__(
@@ -86,14 +89,20 @@ class BoardTop(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shell, port = self.shell, self.port
-        commands = Commands(beat_bytes=shell.input_bytes)
-        replies = Replies(row_bytes=shell.output_bytes, lanes=shell.lanes)
-        access = RegisterAccess(address_width=shell.bank.address_width)
-        refusals = Queue(NUMBER_BITS, depth=REFUSALS)
+        shell: Any = self.shell
+        port = self.port
+        streams = shell if isinstance(shell, StreamShell) else None
+        # Without streams, beats are of a byte that goes nowhere, and no row comes.
+        commands = Commands(beat_bytes=streams.input_bytes if streams else 1)
+        replies = (
+            Replies(row_bytes=streams.output_bytes, lanes=streams.lanes)
+            if streams
+            else Replies(row_bytes=1)
+        )
+        access = RegisterAccess(address_width=len(shell.s_axil_awaddr))
         m.submodules.port = port
         m.submodules.core = _core(shell, platform, port.clear)
-        parts = {"commands": commands, "replies": replies, "access": access, "refusals": refusals}
+        parts = {"commands": commands, "replies": replies, "access": access}
         for name, part in parts.items():
             m.submodules[name] = ResetInserter(port.clear)(part)
         m.d.comb += [port.rx.eq(self.rx), self.tx.eq(port.tx), self.status.link.eq(port.status)]
@@ -101,18 +110,26 @@ class BoardTop(wiring.Component):
         wiring.connect(m, replies.o, port.i)
         wiring.connect(m, commands.o_access, access.i)
         wiring.connect(m, access.o, replies.i_answer)
-        wiring.connect(m, refusals.o, replies.i_refused)
-        for name in shell.bank.AXI:
+        for name in AxiLiteRegisters.AXI:
             inside, outside = getattr(access, name), getattr(shell, f"s_axil_{name}")
-            into = shell.bank.signature.members[name].flow is In
+            into = shell.signature.members[f"s_axil_{name}"].flow is In
             m.d.comb += outside.eq(inside) if into else inside.eq(outside)
-        self._feed(m, commands.o_beat, refusals)
-        self._drain(m, replies.i_rows)
+        if streams:
+            refusals = Queue(NUMBER_BITS, depth=REFUSALS)
+            m.submodules.refusals = ResetInserter(port.clear)(refusals)
+            wiring.connect(m, refusals.o, replies.i_refused)
+            self._feed(m, streams, commands.o_beat, refusals)
+            self._drain(m, streams, replies.i_rows)
+        else:
+            m.d.comb += [
+                commands.o_beat.ready.eq(1),
+                self.status.running.eq(shell.running.any()),
+            ]
         return m
 
-    def _feed(self, m: Module, beats: Any, refusals: Queue) -> None:
+    def _feed(self, m: Module, shell: StreamShell, beats: Any, refusals: Queue) -> None:
         """Beats into the core, as long as there is room to tell that all of them were refused."""
-        shell, clear = self.shell, self.port.clear
+        clear = self.port.clear
         begun = Signal(range(REFUSALS + 1))  # entered, and not decided on
         room = Signal()
         entered = Signal()
@@ -137,9 +154,9 @@ class BoardTop(wiring.Component):
         with m.If(clear):
             m.d.sync += [begun.eq(0), number.eq(0)]
 
-    def _drain(self, m: Module, rows: Any) -> None:
+    def _drain(self, m: Module, shell: StreamShell, rows: Any) -> None:
         """Rows out of the core."""
-        shell, clear = self.shell, self.port.clear
+        clear = self.port.clear
         running = Signal()
         size = shell.output_bytes
         m.d.comb += [
@@ -156,7 +173,7 @@ class BoardTop(wiring.Component):
             m.d.sync += running.eq(1)
 
 
-def _core(shell: StreamShell, platform: object, clear: Value) -> Elaboratable | Instance:
+def _core(shell: Shell, platform: object, clear: Value) -> Elaboratable | Instance:
     """Return ``shell`` with a reset of its own, beside that of the board.
 
     Units that are placed within it have their reset from the module they are in, which an inserted

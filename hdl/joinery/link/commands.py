@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .protocol import GROUP, Op
+from .protocol import ADDRESS_BYTES, GROUP, Op
 
 __all__ = ["Access", "Commands", "beat_layout"]
 
-ADDRESS_BYTES, VALUE_BYTES = 2, 4
+VALUE_BYTES = 4
 
 Access = data.StructLayout({"write": 1, "address": 8 * ADDRESS_BYTES, "value": 8 * VALUE_BYTES})
 """An access to a register."""

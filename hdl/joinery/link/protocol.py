@@ -42,19 +42,21 @@ op       to the board                          to the host
 ======== ===================================== ====================================================
 BEAT     a beat of the input, packed           a row of the output, packed
 END      the end of the input                  the end of the output
-WRITE    address (2 bytes), value (4)          response
-READ     address (2 bytes)                     response, value (4)
+WRITE    address (3 bytes), value (4)          response
+READ     address (3 bytes)                     response, value (4)
 REFUSED  -                                     number (4) of the beat whose tuples were refused
 ======== ===================================== ====================================================
 
 Packed bytes leave out zeros: before each eight bytes (or the fewer that are left) comes one byte
-whose bits tell which of them follow, low bit first.
+whose bits tell which of them follow, low bit first. A core without streams has beats and rows of 0
+bytes; the memory that it works on is among its addresses.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = [
+    "ADDRESS_BYTES",
     "CRC_BYTES",
     "ESCAPE",
     "FIRST_LIMIT",
@@ -67,9 +69,11 @@ __all__ = [
     "Op",
 ]
 
-VERSION = 1
+VERSION = 2
 FLAG, ESCAPE, FLIP = 0x7E, 0x7D, 0x20
 CRC_BYTES = 4
+ADDRESS_BYTES = 3
+"""Bytes of an address in a message: enough for all the block RAM of a chip."""
 FIRST_LIMIT = 32
 GROUP = 8
 """Bytes that share a byte of marks when they are packed."""

@@ -6,7 +6,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .commands import ADDRESS_BYTES, Access
+from .commands import Access
+from .protocol import ADDRESS_BYTES
 from .replies import Answer
 
 __all__ = ["RegisterAccess"]

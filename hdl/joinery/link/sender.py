@@ -24,7 +24,7 @@ class LinkSender(wiring.Component):
     ----------
     shape : LinkShape
     beat_bytes, row_bytes : int
-        What the answer to OPEN tells of the core.
+        What the answer to OPEN tells of the core; 0 for none.
 
     Members
     -------
@@ -50,8 +50,8 @@ class LinkSender(wiring.Component):
 
     def __init__(self, shape: LinkShape, *, beat_bytes: int, row_bytes: int) -> None:
         for name, size in (("beat", beat_bytes), ("row", row_bytes)):
-            if not isinstance(size, int) or not 1 <= size < 1 << 16:
-                raise ValueError(f"A {name} has 1 to 65535 bytes, not {size!r}")
+            if not isinstance(size, int) or not 0 <= size < 1 << 16:
+                raise ValueError(f"A {name} has 0 to 65535 bytes, not {size!r}")
         self.shape = shape
         self.beat_bytes = beat_bytes
         self.row_bytes = row_bytes

@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from joinery.fjoin import FJoinCard
-from joinery.fjoin.control import COMMAND, COUNTERS, NARROW, STATES, WIDE
-from joinery_gen.fjoin_host.device import CardStatus, CardTask, DeviceError, PipelineInfo, State
-from joinery_gen.fjoin_host.layout import CardLayout
+from joinery_gen.fjoin_host.device import DeviceError, PipelineInfo
+from joinery_gen.fjoin_host.registers import RegisterCard
 from joinery_gen.query import JoineryError
 from joinery_gen.verilog import component_verilog
 
@@ -49,16 +48,17 @@ class CardFacts:
 
     @staticmethod
     def _of(verilog: str, told: Mapping[str, Any], addresses: Mapping[str, int]) -> "CardFacts":
+        if "memory" in told:
+            raise JoineryError(
+                "A card with its memory on the chip is simulated as a board: joinery run --port "
+                "sim; or leave out --set memory_kib"
+            )
         pipelines = tuple(PipelineInfo(**each) for each in told["pipelines"])
         return CardFacts(verilog, pipelines, told["records"], addresses)
 
     @property
     def word_bytes(self) -> int:
         return int(self.records["left"]["word_bytes"])
-
-    @property
-    def time_bits(self) -> int:
-        return CardLayout.from_dict(self.records).time_bits
 
 
 def build_card(facts: CardFacts) -> Path:
@@ -92,7 +92,7 @@ def build_card(facts: CardFacts) -> Path:
     return cached_build(f"a card of {units} units", depends, make, "top") / "top"
 
 
-class SimulatedCard:
+class SimulatedCard(RegisterCard):
     """A card in Verilator; ``joinery_gen.fjoin_host.device.Device`` says what it does.
 
     Reading a register takes a few cycles, so ``status`` takes some, too. To be closed, or used in
@@ -123,7 +123,8 @@ class SimulatedCard:
         seed: int = 1,
     ) -> None:
         self.facts = facts = CardFacts.of(card)
-        self.memory_bytes = memory_bytes
+        told = {"pipelines": [vars(each) for each in facts.pipelines], "records": facts.records}
+        super().__init__(told, memory_bytes)
         options = {"memory": memory_bytes, "latency": latency, "seed": seed}
         for channel in CHANNELS:
             chance = (stalls or {}).get(channel, 0.0)
@@ -156,10 +157,6 @@ class SimulatedCard:
     # The device.
 
     @property
-    def pipelines(self) -> Sequence[PipelineInfo]:
-        return self.facts.pipelines
-
-    @property
     def cycles(self) -> int:
         return int(struct.unpack("<Q", self._ask("c", answer=8))[0])
 
@@ -172,103 +169,25 @@ class SimulatedCard:
     @property
     def registers(self) -> dict[str, int]:
         """What each register reads."""
-        return {name: self._read(address) for name, address in self.facts.addresses.items()}
-
-    def write(self, address: int, data: bytes) -> None:
-        self._check_buffer("A write", address, len(data))
-        if len(data) % self.facts.word_bytes:
-            raise DeviceError(f"A write of {len(data)} bytes is not one of whole bus words")
-        self._ask("W", address, len(data), data=data)
-
-    def read(self, address: int, count: int) -> bytes:
-        if not 0 <= address <= address + count <= self.memory_bytes:
-            raise DeviceError(f"A read of {count} bytes at {address} is outside the memory")
-        return self._ask("R", address, count, answer=count)
-
-    def start(self, pipeline: int, task: CardTask) -> None:
-        if self._state(pipeline) not in ("idle", "done"):
-            raise DeviceError(f"Pipeline {pipeline} was started in the middle of a task")
-        values = self._checked(pipeline, task)
-        for name in WIDE:
-            self._set(pipeline, f"{name}_lo", values[name] & 0xFFFFFFFF)
-            self._set(pipeline, f"{name}_hi", values[name] >> 32)
-        for name in NARROW:
-            self._set(pipeline, name, values[name])
-        self._command(pipeline, "start")
-
-    def status(self, pipeline: int) -> CardStatus:
-        state = self._state(pipeline)
-        if self._read(self.facts.addresses["errors"]) >> pipeline & 1:
-            raise DeviceError(
-                f"The card's memory answered pipeline {pipeline} with an error; "
-                "what it read or wrote is not to be trusted"
-            )
-        counters = {
-            {"matches": "results"}.get(name, name): self._get(pipeline, f"{name}_lo")
-            | self._get(pipeline, f"{name}_hi") << 32
-            for name in COUNTERS
-        }
-        results = self._get(pipeline, "results")
-        if state == "idle":
-            return CardStatus(state, 0, dict.fromkeys(counters, 0))
-        return CardStatus(state, results, counters)
+        return self.read_registers(list(self.facts.addresses))
 
     def wait(self) -> None:
         self._ask("g", SLEEP)
 
-    def resume(self, pipeline: int, result_address: int, result_capacity: int) -> None:
-        state = self._state(pipeline)
-        if state != "overflow":
-            raise DeviceError(f"Pipeline {pipeline} was resumed, and it is {state}")
-        self._check_results(result_address, result_capacity)
-        self._set(pipeline, "result_address_lo", result_address & 0xFFFFFFFF)
-        self._set(pipeline, "result_address_hi", result_address >> 32)
-        self._set(pipeline, "result_capacity", result_capacity)
-        self._command(pipeline, "resume")
+    def store(self, address: int, data: bytes) -> None:
+        self._ask("W", address, len(data), data=data)
 
-    def abort(self, pipeline: int) -> None:
-        self._command(pipeline, "abort")
-        while self._state(pipeline) != "idle":
-            pass  # reading the register lets the card work
+    def load(self, address: int, count: int) -> bytes:
+        return self._ask("R", address, count, answer=count)
 
-    # What tasks must be.
+    def read_registers(self, names: Sequence[str]) -> dict[str, int]:
+        return {name: self._read(self.facts.addresses[name]) for name in names}
 
-    def _check_buffer(self, what: str, address: int, size: int) -> None:
-        if address % self.facts.word_bytes:
-            raise DeviceError(f"{what} at {address} does not begin at a bus word")
-        if not 0 <= address <= address + size <= self.memory_bytes:
-            raise DeviceError(f"{what} of {size} bytes at {address} is outside the memory")
-
-    def _check_results(self, address: int, capacity: int) -> None:
-        if capacity < 1:
-            raise DeviceError(f"A result buffer holds {capacity} results, and 1 is the least")
-        size = capacity * self.facts.records["result"]["stride"]
-        self._check_buffer("A result buffer", address, size)
-
-    def _checked(self, pipeline: int, task: CardTask) -> dict[str, int]:
-        """Return what the registers are told of a task."""
-        side = self.facts.pipelines[pipeline].side
-        other = "right" if side == "left" else "left"
-        if task.stream_count < 1:
-            raise DeviceError(f"A task has {task.stream_count} stream tuples, and 1 is the least")
-        words = {
-            "stream_words": -(-task.stream_count // self.facts.records[side]["per_word"]),
-            "window_words": -(-task.window_count // self.facts.records[other]["per_word"]),
-        }
-        word = self.facts.word_bytes
-        self._check_buffer("A stream buffer", task.stream_address, words["stream_words"] * word)
-        self._check_results(task.result_address, task.result_capacity)
-        if not 0 <= task.time_range < 1 << self.facts.time_bits - 1:
-            raise DeviceError(f"A time range of {task.time_range} does not fit")
-        ring = task.window_end - task.window_base
-        self._check_buffer("A ring", task.window_base, ring)
-        self._check_buffer("A ring's end", task.window_end, 0)
-        self._check_buffer("A window", task.window_address, 0)
-        size = words["window_words"] * word
-        inside = task.window_base <= task.window_address < task.window_end
-        if task.window_count and (not inside or size > ring):
-            raise DeviceError(f"A window of {size} bytes at {task.window_address} is not in a ring")
-        return {**vars(task), **words}
+    def write_registers(self, values: Mapping[str, int]) -> None:
+        for name, value in values.items():
+            address = self.facts.addresses[name]
+            (response,) = struct.unpack("<Q", self._ask("w", address, value, answer=8))
+            assert response == 0, f"writing {name} was answered by {response}"
 
     # The process.
 
@@ -287,23 +206,7 @@ class SimulatedCard:
             raise DeviceError("The simulation of the card ended")
         return found
 
-    def _set(self, pipeline: int, name: str, value: int) -> None:
-        address = self.facts.addresses[f"p{pipeline}_{name}"]
-        (response,) = struct.unpack("<Q", self._ask("w", address, value, answer=8))
-        assert response == 0, f"writing {name} was answered by {response}"
-
-    def _get(self, pipeline: int, name: str) -> int:
-        return self._read(self.facts.addresses[f"p{pipeline}_{name}"])
-
     def _read(self, address: int) -> int:
         value, response = struct.unpack("<QQ", self._ask("r", address, answer=16))
         assert response == 0, f"reading register {address:#x} was answered by {response}"
         return int(value)
-
-    def _state(self, pipeline: int) -> State:
-        names: Any = STATES
-        state: State = names[self._get(pipeline, "state")]
-        return state
-
-    def _command(self, pipeline: int, name: str) -> None:
-        self._set(pipeline, "command", 1 << COMMAND[name])
