@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from joinery.aggregate import Aggregate, PaneQuery, PaneStream
 from joinery.expr import Column, Compare, Const
-from joinery.number import Reciprocal
+from joinery.number import Divider, Reciprocal
 from joinery.panes import PaneAggregation
 from joinery.tuples import Field, IntType, Schema, TimestampType
 from joinery_tb.panes import expected_rows, items_to_transfers, run_engine
@@ -378,6 +378,29 @@ def test_divider_is_exact():
                 if column.low <= number <= column.high:
                     shifted = (number * found.multiplier + found.offset) >> found.shift
                     assert shifted == number // divisor
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("divisor", [1, 7, 60_000, 600_000_007])
+def test_divider_divides(divisor, stages):
+    """With several offsets, at the ends of the range, and at multiples."""
+    column, offsets = TimestampType("ms"), (0, -5, -divisor)
+    unit = Divider(column.shape, column.low, column.high,
+                   divisor=divisor, offsets=offsets, stages=stages)  # fmt: skip
+    numbers = [column.low, -divisor, -1, 0, 1, divisor - 1, divisor, EPOCH_MS, column.high]
+
+    async def bench(ctx):
+        ctx.set(unit.en, 1)
+        for number in numbers:
+            ctx.set(unit.i, number)
+            await ctx.tick().repeat(stages)
+            for k, offset in enumerate(offsets):
+                assert ctx.get(getattr(unit, f"o_{k}")) == (number + offset) // divisor
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
 
 
 def test_eight_lanes_at_full_rate():

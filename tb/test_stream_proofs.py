@@ -91,7 +91,7 @@ def check_order(m: Module, dut: Any) -> None:
 
 
 def check_progress(m: Module, dut: Any) -> None:
-    """What is held is offered in two cycles, or three, ready or not; where there is room, it is ready."""
+    """What is held is offered within two cycles, or three; where there is room, it is ready."""
     capacity = getattr(dut, "depth", 2)
     held = Signal(range(capacity + 1))
     late = Signal(range(4))

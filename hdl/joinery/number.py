@@ -8,7 +8,7 @@ negative ones; s is the least with which the largest fits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product as pairs
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value, signed
 from amaranth.lib import wiring
@@ -81,8 +81,8 @@ def less(left: Value, right: Value) -> Value:
 class Divider(wiring.Component):
     """Divide a number by a constant, rounding down, after adding each of some constants.
 
-    Latency: ``stages`` cycles. Throughput: one number per cycle in which ``en`` is high; with ``en`` low
-    everything holds.
+    Latency: ``stages`` cycles. Throughput: one number per cycle in which ``en`` is high; with
+    ``en`` low everything holds.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Divider(wiring.Component):
         rows: list[Value] = []
         ends: list[int] = []  # where each row has no bits yet
         for k, n in sorted(
-            product(range(0, len(number), FACTOR), range(0, factors.bit_length(), FACTOR)), key=sum
+            pairs(range(0, len(number), FACTOR), range(0, factors.bit_length(), FACTOR)), key=sum
         ):
             factor = factors >> n & (1 << FACTOR) - 1
             held = self._held(m, number[k : k + FACTOR] * factor, f"product_{k}_{n}")
@@ -205,8 +205,8 @@ def _carry_save(m: Module, rows: list[Value], width: int) -> list[Value]:
 class SettableDivider(wiring.Component):
     """Divide a number by what a register says, rounding down, after adding what others say.
 
-    Latency: ``stages`` cycles, 2 or more. Throughput: one number per cycle in which ``en`` is high; with ``en`` low
-    everything holds.
+    Latency: ``stages`` cycles, 2 or more. Throughput: one number per cycle in which ``en`` is high;
+    with ``en`` low everything holds.
 
     Parameters
     ----------

@@ -13,7 +13,9 @@ from typing import Any
 
 __all__ = ["use_output_registers", "without_collisions"]
 
-MARKED = re.compile(r"^  attribute \\no_rw_check 1\n(?:  attribute .*\n)*  memory .* (\\\S+)$", re.M)
+MARKED = re.compile(
+    r"^  attribute \\no_rw_check 1\n(?:  attribute .*\n)*  memory .* (\\\S+)$", re.M
+)
 READ = re.compile(r'^  cell \$memrd_v2 .*\n    parameter \\MEMID "\\(\\\S+)"\n', re.M)
 MASK = re.compile(r"^    parameter \\COLLISION_X_MASK 1'0$", re.M)
 
@@ -28,7 +30,9 @@ def without_collisions(rtlil: str) -> str:
             if cell[1] in marked:
                 found.append(module[at : cell.end()])
                 end = module.index("\n  end\n", cell.end())
-                found.append(MASK.sub(r"    parameter \\COLLISION_X_MASK 1'1", module[cell.end() : end]))
+                found.append(
+                    MASK.sub(r"    parameter \\COLLISION_X_MASK 1'1", module[cell.end() : end])
+                )
                 at = end
         found.append(module[at:])
     return "".join(found)
@@ -62,7 +66,11 @@ def _absorb(cells: dict[str, Any]) -> None:
                 if re.fullmatch(rf"DO{side}\d+", port) and bits and readers[bits[0]]
             }
             behind = {port: registers.get(bit) for port, bit in outputs.items()}
-            if not outputs or None in behind.values() or max(readers[b] for b in outputs.values()) > 1:
+            if (
+                not outputs
+                or None in behind.values()
+                or max(readers[b] for b in outputs.values()) > 1
+            ):
                 continue
             kinds = {_control(cells[str(name)]) for name in behind.values()}
             if len(kinds) > 1:
@@ -72,8 +80,8 @@ def _absorb(cells: dict[str, Any]) -> None:
                 continue
             cell["parameters"][f"REGMODE_{side}"] = "OUTREG"
             cell["connections"][f"OCE{side}"] = [enable]
-            for port, name in behind.items():
-                cell["connections"][port] = cells.pop(str(name))["connections"]["Q"]
+            for port, register in behind.items():
+                cell["connections"][port] = cells.pop(str(register))["connections"]["Q"]
 
 
 def _control(register: Any) -> tuple[Any, Any, bool]:

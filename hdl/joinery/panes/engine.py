@@ -27,7 +27,7 @@ from .sequential import SequentialWindow
 from .settings import PaneSettings
 from .store import PaneStore
 from .terms import PaneTerms, Term
-from .walker import PaneWalker, step_layout
+from .walker import PaneWalker
 from .window import AdditiveWindow
 
 __all__ = ["PaneAggregation"]
@@ -359,9 +359,7 @@ class PaneAggregation(PaneEngine):
             Value.cast(store.arguments).eq(arguments),
         ]
 
-    def _unite(
-        self, m: Module, stores: list[PaneStore], empty: Value, go: Signal
-    ) -> list[Signal]:
+    def _unite(self, m: Module, stores: list[PaneStore], empty: Value, go: Signal) -> list[Signal]:
         """The terms of a pane over all lanes, one cycle later than the store gives them."""
         found = []
         for k, term in enumerate(self.terms.all):

@@ -91,7 +91,11 @@ class ExtremeWindow(wiring.Component):
         def later(value: Any, name: str) -> Value:
             return delayed(m, value, self.READ, self.en, f"{name}_later")
 
-        step, key, value = later(self.step, "step") & self.en, later(self.key, "key"), self.value.term_0
+        step, key, value = (
+            later(self.step, "step") & self.en,
+            later(self.key, "key"),
+            self.value.term_0,
+        )
         row = self._row(half, here, self.key, most)
         m.d.comb += [
             panes[0].addr.eq(later(row, "row")),

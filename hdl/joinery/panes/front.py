@@ -22,8 +22,8 @@ def event_layout(plan: PanePlan) -> data.StructLayout:
 
     ``moved``: it carries a time. ``kept``: lanes with a tuple that counts, in ``panes``. ``bound``:
     panes before are closed after it; ``first``: and after its first tuple alone, with ``phases``
-    those of this pane, if it is more than before. ``reach``: the pane after all that were named; only
-    where there are several lanes.
+    those of this pane, if it is more than before. ``reach``: the pane after all that were named,
+    only where there are several lanes.
     """
     number = plan.number
     return data.StructLayout(
@@ -116,7 +116,9 @@ class PaneFront(wiring.Component):
         for k, lane in enumerate(self.i.payload.lanes):
             live = entered & lane.valid & ~self.i.payload.end
             found = self._number(m, k, lane)
-            found["live"] = delayed(m, live, self.wait + self.plan.divide_stages, self._early, f"live_{k}")
+            found["live"] = delayed(
+                m, live, self.wait + self.plan.divide_stages, self._early, f"live_{k}"
+            )
             found["passes"] = self._evaluate_lane(m, k, lane, live & ~lane.punctuation)
             lanes.append(found)
         end = self._at_decision(m, entered & self.i.payload.end, "end")

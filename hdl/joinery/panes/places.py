@@ -9,7 +9,7 @@ after a gap has its place, even if no tuple comes to it.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 

@@ -11,6 +11,7 @@ Where the plan is relaxed, a tuple takes one cycle more, in which it is known al
 holds its row; and panes are read when no tuple of theirs is under way any more.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -102,9 +103,8 @@ class PaneStore(wiring.Component):
         m = Module()
         self._stored = data.StructLayout({"tag": self.plan.tag_bits, "state": self.state})
         # Where a row is read while it is written, what is read is of no use.
-        memory: Memory = Memory(
-            shape=self._stored, depth=self.rows, init=[], attrs={"no_rw_check": 1}
-        )
+        attrs: Any = {"no_rw_check": 1}  # the stubs know text alone
+        memory: Memory = Memory(shape=self._stored, depth=self.rows, init=[], attrs=attrs)
         m.submodules.state = memory
         write = memory.write_port()
         old, closed = memory.read_port(), memory.read_port()
@@ -278,7 +278,7 @@ class PaneStore(wiring.Component):
                 found.append(Cat(passes, argument))
         return found
 
-    def _updated(self, m: Module, before: Value, given: list[Value]) -> Signal:
+    def _updated(self, m: Module, before: Value, given: Sequence[Value]) -> Signal:
         """The state of a row after the tuple has been added."""
         old: Any = Signal(self.state, name="old_state")
         new: Any = Signal(self.state, name="new_state")

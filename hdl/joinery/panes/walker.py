@@ -174,7 +174,9 @@ class PaneWalker(wiring.Component):
         m.d.sync += [awake.eq(1), place.eq(next_place), key.eq(next_key)]
 
         # The number is needed last of all, so it is found last.
-        number, here, behind = (Signal(plan.number, name=name) for name in ("next", "here", "behind"))
+        number, here, behind = (
+            Signal(plan.number, name=name) for name in ("next", "here", "behind")
+        )
         skipped, passed = Signal(), Signal()
         m.d.comb += here.eq(Mux(skipped, behind, number))
         with m.If(self.go):
@@ -209,7 +211,8 @@ class PaneWalker(wiring.Component):
         All this moves when steps do, so that no choice in it depends on that.
         """
         plan, coming = self.plan, self.gap.payload
-        gap, valid = Signal(plan.gap, name="gap_in_front"), Signal()
+        gap: Any = Signal(plan.gap, name="gap_in_front")
+        valid = Signal()
         following = Signal(plan.near)  # the place after this one
         loads, at_gap, is_closed = Signal(), Signal(), Signal()
         rest = Signal(range(plan.most_panes))  # panes of the gap

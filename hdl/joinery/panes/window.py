@@ -138,7 +138,9 @@ class AdditiveWindow(wiring.Component):
                 m, window_shape(term, self.terms.rows, self.panes), keys=self.keys,
                 name=f"total_{k}",
             )  # fmt: skip
-            new, change = (Signal.like(self.o[name], name=f"{each}_{k}") for each in ("new", "change"))
+            new, change = (
+                Signal.like(self.o[name], name=f"{each}_{k}") for each in ("new", "change")
+            )
             value = self.value[name]
             if self.latency == 1:
                 leaves = Mux(full & ~self.fresh, leaving[name], 0)

@@ -154,7 +154,7 @@ class Queue(wiring.Component):
             return m
 
         # No row is read while it is written, which Yosys would otherwise add logic for.
-        attrs = {"no_rw_check": 1} if self.style == "behind" else {}
+        attrs: Any = {"no_rw_check": 1} if self.style == "behind" else {}  # the stubs know text
         rows: Memory = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attrs)
         m.submodules.rows = rows
         write = rows.write_port()
@@ -209,9 +209,7 @@ class Queue(wiring.Component):
                 m.d.sync += beside.eq(self.i.payload)
         return m
 
-    def _put_behind(
-        self, m: Module, read: Any, fetch: Signal, stored: Signal, push: Value
-    ) -> None:
+    def _put_behind(self, m: Module, read: Any, fetch: Signal, stored: Signal, push: Value) -> None:
         """Let what the memory gives pass a register, which a block RAM may have of its own."""
         given, taken = Signal(), Signal()
         behind = Signal(self.shape, reset_less=True)
