@@ -121,7 +121,7 @@ def test_the_clock_is_only_for_the_eyes(run: Run) -> None:
 
 PARAMETERS = (
     "lanes, cluster, units_left, units_right, id_bits, time_bits, ops_per_stage, word_bytes, "
-    "address_bits, burst"
+    "address_bits, burst, memory_kib"
 )
 
 
