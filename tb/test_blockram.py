@@ -82,7 +82,8 @@ def test_registers_move_into_the_block_ram():
 
 
 def test_other_registers_stay():
-    """With another clock or enable, with a reset, behind logic, or where the output goes on."""
+    """With another clock or enable, with a reset, with a one at first, behind logic, or where the
+    output goes on."""
     for changes in (
         {"r0_CLK": 4},
         {"r0_CLK": 4, "r1_CLK": 4},
@@ -94,3 +95,6 @@ def test_other_registers_stay():
     ):
         given = design(**changes)
         assert json.loads(use_output_registers(json.dumps(given))) == given, changes
+    given = design()
+    given["modules"]["top"]["cells"]["r0"]["parameters"]["REGSET"] = "SET"
+    assert json.loads(use_output_registers(json.dumps(given))) == given

