@@ -108,7 +108,12 @@ class PaneAggregation(PaneEngine):
         self.computed = changes.queries if changes else self.queries
         panes = max(query.range for query in self.queries) // self.pane
         self.slots = slots_for(pane_stream, self.pane, panes, lanes) if slots is None else slots
-        self.plan = PanePlan(pane_stream, self.computed, self.slots, lanes, tag_bits, changes)
+        # Least and largest values need more cycles in any case, so that some more are spent.
+        functions = {each.function for query in queries for each in query.aggregates}
+        relaxed = bool(functions & {"min", "max"})
+        self.plan = PanePlan(
+            pane_stream, self.computed, self.slots, lanes, tag_bits, changes, relaxed
+        )
         self.wlq = wlq
         self.most_keys = keys
         self.keys = 1 << max(1, (keys - 1).bit_length()) if pane_stream.keys else 1

@@ -43,6 +43,8 @@ class PanePlan:
     settings : PaneSettings or None
         What can be changed at run time; then what follows from it is in registers (`setting`), of
         which the built values are the first and the limits.
+    relaxed : bool
+        More registers are spent on the frequency.
     """
 
     source: PaneStream
@@ -51,6 +53,7 @@ class PanePlan:
     lanes: int = 1
     tag_bits: int = TAG_BITS
     settings: PaneSettings | None = None
+    relaxed: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.slots, int) or self.slots & (self.slots - 1) or self.slots < 4:
@@ -82,13 +85,6 @@ class PanePlan:
             Window(each.range // self.pane, each.slide // self.pane, each.slide)
             for each in self.queries
         )
-
-    @property
-    def relaxed(self) -> bool:
-        """Whether more registers are spent on the frequency: where there are least or largest
-        values, which need more cycles anyway."""
-        functions = {each.function for query in self.queries for each in query.aggregates}
-        return bool(functions & {"min", "max"})
 
     @property
     def divide_stages(self) -> int:

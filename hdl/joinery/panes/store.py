@@ -75,6 +75,9 @@ class PaneStore(wiring.Component):
     FETCH = 2
     """Moves from ``look`` to ``put``."""
 
+    ALIKE = 16
+    """Bits of tags that are compared in a cycle, where the plan is relaxed."""
+
     def __init__(self, plan: PanePlan, terms: PaneTerms, *, keys: int = 1) -> None:
         self.plan = plan
         self.terms = terms
@@ -119,10 +122,11 @@ class PaneStore(wiring.Component):
         with m.If(self.en):
             m.d.sync += [looked[0].eq(self.look), looked[1].eq(looked[0]), fetched.eq(old.data)]
         put_tag = self.place[self.plan.slot_bits :]
-        mine = (fetched.tag == put_tag) & (looked[1] == self.row)
+        found, wanted = Cat(fetched.tag, looked[1]), Cat(put_tag, self.row)
+        mine = found == wanted
 
         if self.plan.relaxed:
-            self._take_relaxed(m, write, fetched.state, mine)
+            self._take_relaxed(m, write, fetched.state, self._alike(found, wanted))
             self._give_relaxed(m, closed)
         else:
             writes = self._take(m, write, fetched.state, mine)
@@ -187,6 +191,11 @@ class PaneStore(wiring.Component):
         ]
         return writes
 
+    def _alike(self, left: Value, right: Value) -> Value:
+        """A bit for each part in which they are equal: all of them are not known in one cycle."""
+        starts = range(0, len(left), self.ALIKE)
+        return Cat(left[k : k + self.ALIKE] == right[k : k + self.ALIKE] for k in starts)
+
     def _take_relaxed(self, m: Module, write: Any, fetched: Any, mine: Value) -> None:
         """Add a tuple two cycles after it was put: in the cycle between, its state is chosen."""
         item: Any = Signal(self._entry, name="item")
@@ -201,7 +210,7 @@ class PaneStore(wiring.Component):
         chooses, again = Signal(), Signal()
         own, own_tag = Signal(self._near), Signal(self.plan.tag_bits)
         own_state: Any = Signal(self.state, name="own_state")
-        is_mine, hits = Signal(), Signal(len(writes))
+        is_mine, hits = Signal(len(mine)), Signal(len(writes))
         equal = [each.live & (each.name == put_name) for each in (item, *writes)]
         m.d.sync += [
             chooses.eq(self.put),
@@ -212,7 +221,7 @@ class PaneStore(wiring.Component):
             again.eq(chooses & (own == put_name)),
             hits.eq(Mux(shifts, Cat(equal[:-1]), Cat(equal[1:]))),
         ]
-        state: Value = Mux(is_mine, own_state, self._nothing())
+        state: Value = Mux(is_mine.all(), own_state, self._nothing())
         for hit, each in reversed(list(zip(hits, writes, strict=True))):
             state = Mux(hit, each.state, state)
         given = [Signal(value.shape(), name=f"given_{k}") for k, value in enumerate(self._given())]
@@ -253,14 +262,15 @@ class PaneStore(wiring.Component):
         read: Any = Signal(self._stored, name="read", reset_less=True)
         state: Any = Signal(self.state, name="read_state", reset_less=True)
         tag = delayed(m, self.read_place[self.plan.slot_bits :], 2, self.read, "read_tag")
-        mine = Signal()
+        alike = self._alike(read.tag, tag)
+        mine = Signal(len(alike))
         m.d.comb += [
             closed.addr.eq(self.read_row),
             closed.en.eq(self.read),
-            Value.cast(self.value).eq(Mux(mine, state, self._nothing())),
+            Value.cast(self.value).eq(Mux(mine.all(), state, self._nothing())),
         ]
         with m.If(self.read):
-            m.d.sync += [read.eq(closed.data), state.eq(read.state), mine.eq(read.tag == tag)]
+            m.d.sync += [read.eq(closed.data), state.eq(read.state), mine.eq(alike)]
 
     def _given(self) -> list[Value]:
         """What a tuple adds to each term: 1 for a count; for least and largest values, whether it
