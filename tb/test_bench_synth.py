@@ -44,4 +44,4 @@ def test_names_that_are_not_there() -> None:
         bench_synth("panes", "vup")
     with pytest.raises(JoineryError, match=r"^bench timing: engine must be .*, not 'mlq'$"):
         bench_timing("mlq")
-    assert set(TIMED) == {"handshake", "fjoin", "panes", "link"}
+    assert set(TIMED) == {"handshake", "fjoin", "fjoin cluster", "panes", "link"}

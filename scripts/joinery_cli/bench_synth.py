@@ -246,9 +246,11 @@ class Timed:
 
 
 TIMED = {
-    "handshake": Timed(partial(_thesis, merge="tree"), "cores", (4, 8, 16), 120.0, 16),
-    "fjoin": Timed(partial(_fjoin, workload="prefix"), "units", (64, 128, 256), 120.0, 256),
+    "handshake": Timed(partial(_thesis, merge="tree"), "cores", (4, 8, 16), 120.0, 1 << 8),
+    "fjoin": Timed(partial(_fjoin, workload="prefix"), "units", (64, 128, 256), 120.0, 1 << 10),
+    "fjoin cluster": Timed(partial(_fjoin, workload="prefix"), "units", (4, 8, 16), 120.0, 1 << 10),
     "panes": Timed(_panes, "lanes", (1,), 150.0, 4),
     "link": Timed(_link, "slots", (32,), 120.0, 1 << 8),
 }
-"""Units of fjoin are in clusters of 16, so these are 4, 8 and 16 clusters."""
+"""Units of fjoin are in clusters of 16 at most, so these are 4, 8 and 16 clusters, and one cluster
+of 4, 8 and 16 units."""

@@ -21,7 +21,7 @@ def command_signature(span: int) -> wiring.Signature:
     """What all cores do in a cycle, the same for all of them (section 4.1 of Teubner: lock step).
 
     A left row is shifted in with the first ``scan`` that sees it, and a right row one cycle after
-    the last ``scan`` that must not see it.
+    the last ``scan`` that must not see it. ``clear`` empties the cores two cycles later.
     """
     return wiring.Signature(
         {
@@ -149,15 +149,19 @@ class JoinCore(wiring.Component):
 
         # A copy of the command for each core, and one of the index in each segment, as it goes to
         # every bit of the rows.
-        scan_left, scan_right = Signal(), Signal()
-        m.d.sync += [scan_left.eq(self.command.scan_left), scan_right.eq(self.command.scan_right)]
+        scan_left, scan_right, clear = Signal(), Signal(), Signal()
+        m.d.sync += [
+            scan_left.eq(self.command.scan_left),
+            scan_right.eq(self.command.scan_right),
+            clear.eq(self.command.clear),
+        ]
         scanned = {"left": self.command.scan_right, "right": self.command.scan_left}
 
         def attach(side: str) -> None:
             segment = segments[side]
             m.submodules[side] = segment
             m.d.comb += [
-                segment.clear.eq(self.command.clear),
+                segment.clear.eq(clear),
                 segment.shift.eq(getattr(self, f"shift_{side}")),
                 segment.i.eq(getattr(self, f"i_{side}")),
                 getattr(self, f"o_{side}").eq(segment.oldest),
