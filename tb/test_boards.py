@@ -112,7 +112,7 @@ def test_what_a_chip_has_too_little_of(tmp_path: Path) -> None:
         ),
         (
             "order_taxi",
-            ["units_left=90"],
+            ["units_left=250"],
             {"lut": (90_000, 83_640)},
             "order_taxi does not fit on ulx3s_85f: it takes 90,000 of 83,640 look-up tables; 700 "
             "units of this size would fit",

@@ -154,13 +154,15 @@ def build_bitstream(
 def _nearest(chosen: "Plan", board: "Board", error: "DoesNotFitError") -> str:
     """Say what would fit, as far as that is known."""
     from joinery_synth.boards import BLOCK_BYTES
-    from joinery_synth.model import forecast, most_units
+    from joinery_synth.model import forecast, has_units, most_units
 
     memory = int(chosen.parameters.get("memory_kib", 0))  # type: ignore[arg-type] # a number
     if "bram" in error.over and memory:
         taken, there = error.over["bram"]
         least = memory - -(-(taken - there) * BLOCK_BYTES[board.family] // 1024)
         return f"; --set memory_kib={least} would fit" if least > 0 else ""
+    if not has_units(chosen):
+        return ""
     found = forecast(chosen, board.family)
     most = most_units(found, board.device)
     return "" if most is None else f"; {most} {found.unit} of this size would fit"

@@ -17,7 +17,7 @@ from joinery_gen.query import AggregateQuery, JoinQuery, RowWindow, SlidingWindo
 
 from .resources import RESOURCES, Resources, synthesize
 
-__all__ = ["FITTED_CORES", "Forecast", "forecast", "most_units", "smaller"]
+__all__ = ["FITTED_CORES", "Forecast", "forecast", "has_units", "most_units", "smaller"]
 
 FITTED_CORES = 4
 SHARED = ("engine.core_*", "engine.network", "engine")
@@ -45,19 +45,28 @@ class Forecast:
 
 def forecast(plan: Plan, target: str) -> Forecast:
     """Forecast the resources of a plan on a family of chips."""
-    small = smaller(plan, FITTED_CORES)
-    if small is not None:
-        return _from_blocks(plan, small, target)
-    if plan.engine in LINES and (found := _from_line(plan, LINES[plan.engine], target)):
-        return found
+    if has_units(plan):
+        if plan.engine in LINES:
+            return _from_line(plan, LINES[plan.engine], target)
+        return _from_blocks(plan, target)
     mapped = synthesize(shell_of(plan), target)
     return Forecast(target, mapped.used, None, None, mapped.used, {}, mapped.yosys_version)
+
+
+def has_units(plan: Plan) -> bool:
+    """Is a forecast of this plan one of units, rather than of the design itself?"""
+    if plan.engine in LINES:
+        line = LINES[plan.engine]
+        return line.size(plan) > line.fitted(plan)[1]
+    return smaller(plan, FITTED_CORES) is not None
 
 
 # Engines of cores: blocks, each kind so many times.
 
 
-def _from_blocks(plan: Plan, small: Plan, target: str) -> Forecast:
+def _from_blocks(plan: Plan, target: str) -> Forecast:
+    small = smaller(plan, FITTED_CORES)
+    assert small is not None, "the plan has units"
     cores = int(plan.parameters["cores"])  # type: ignore[arg-type] # a number, where it is there
     found = synthesize(shell_of(small), target)
     mergers = merger_inputs(plan) / merger_inputs(small)
@@ -132,10 +141,8 @@ class Line:
     resize: Callable[[Plan, int], Plan]
 
 
-def _from_line(plan: Plan, line: Line, target: str) -> Forecast | None:
+def _from_line(plan: Plan, line: Line, target: str) -> Forecast:
     size, fitted = line.size(plan), line.fitted(plan)
-    if size <= fitted[1]:
-        return None
     low, high = (synthesize(shell_of(line.resize(plan, each)), target) for each in fitted)
     step = fitted[1] - fitted[0]
     slope = {name: (high.used[name] - low.used[name]) / step for name in RESOURCES}
