@@ -34,7 +34,7 @@ UNITS = (16, 64, 256, 1024)
 WINDOWS = (4096, 65536)
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1)
 CYCLES = 1 << 18
-"""Cycles that a run has at least: short windows are joined with more batches."""
+"""Cycles that a run has at least: two batches, and more where they are short."""
 
 COORDINATE, ADDRESS = IntType(32), IntType(32, signed=False)
 WORD = 64  # bytes of a bus word; the paper gives each tuple one
@@ -87,7 +87,9 @@ class Case:
         draw = np.random.default_rng([seed, self.units, self.window, int(1000 * selectivity)])
         load = WORKLOADS[self.predicate]
         pipeline = self.pipeline()
-        count = max(2, -(-cycles // self.window))
+        # A batch is over when its window has passed and all that matches has left.
+        longest = max(self.window, round(selectivity * self.window * self.units / self.lanes))
+        count = max(2, -(-cycles // longest))
 
         def tuples(first: int, number: int, role: str) -> Tuples:
             return {**load.draw(draw, number, selectivity, role), **_stamps(first, number)}

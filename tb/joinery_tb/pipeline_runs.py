@@ -117,7 +117,7 @@ def run_pipeline(
     time_range: int,
     stalls: tuple[float, float, float] = (0.0, 0.0, 0.0),
     seed: int = 1,
-    timeout: float = 600.0,
+    timeout: float = 7200.0,
 ) -> PipelineRun:
     """Send batches, each with the same window; ``stalls`` are of both inputs and the output."""
     binary = build_pipeline(pipeline)
