@@ -62,7 +62,7 @@ class Picker(wiring.Component):
         found = _survey(list(left))
         m.d.comb += [
             self.o.payload.rest.eq(rest),
-            self.o.payload.index.eq(Mux(found.some, Cat(found.index), 0)),
+            self.o.payload.index.eq(Mux(found.some, Cat(found.lowest), 0)),
             self.i.ready.eq(~self.o.valid | (self.o.ready & last)),
         ]
         with m.If(self.i.ready):
@@ -86,7 +86,7 @@ class _Found(NamedTuple):
     some: Value
     two: Value
     three: Value
-    index: list[Value]
+    lowest: list[Value]
 
 
 def _survey(marks: list[Value]) -> _Found:
@@ -96,8 +96,8 @@ def _survey(marks: list[Value]) -> _Found:
         return _Found(marks[0], Const(0), Const(0), [])
     half = 1 << (len(marks) - 1).bit_length() - 1
     near, far = _survey(marks[:half]), _survey(marks[half:])
-    others = far.index + [Const(0)] * (len(near.index) - len(far.index))
-    bits = [Mux(near.some, *pair) for pair in zip(near.index, others, strict=True)]
+    others = far.lowest + [Const(0)] * (len(near.lowest) - len(far.lowest))
+    bits = [Mux(near.some, *pair) for pair in zip(near.lowest, others, strict=True)]
     return _Found(
         near.some | far.some,
         near.two | far.two | (near.some & far.some),

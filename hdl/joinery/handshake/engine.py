@@ -67,10 +67,11 @@ class HandshakeJoin(JoinEngine):
     moved them there; at the end of the input, ``drain_steps`` empty steps bring the rest together.
     In a broadcast it is found at once.
 
-    Critical path: from the index in a core through the choice of a row to the register behind it,
-    125 MHz with 4 cores of 8 rows in registers and 122 MHz with 8, on an ECP5 of speed grade 6.
-    With 16 cores, placed by nextpnr's static placer, it is from ``room`` through the decision to
-    begin a step to the command for the cores, 84 MHz.
+    Where there are more than four cores, a register for each group of them passes on what they are
+    told and whether one is busy, which takes a cycle each way.
+
+    Critical path: with 16 cores, within a core, from the choice of a row to the register behind it
+    and from a match to its queue.
 
     Parameters
     ----------

@@ -109,8 +109,7 @@ class RegisterSegment(Segment):
             found = Signal(row_shape, name=f"found_{way}", reset_less=True)
             found_valid = Signal(name=f"found_valid_{way}")
             here = [
-                Cat(valid[k], rows[k]) & bit.replicate(1 + len(rows[k].as_value()))
-                for k, bit in zip(mine, chosen, strict=False)
+                Mux(bit, Cat(valid[k], rows[k]), 0) for k, bit in zip(mine, chosen, strict=False)
             ]
             m.d.sync += Cat(found_valid, found).eq(reduce(or_, here, Const(0)))
             m.d.comb += [o.valid.eq(found_valid), o.row.eq(found)]
