@@ -113,6 +113,8 @@ def test_cards_that_can_not_be(tmp_path: Path) -> None:
         generate_board(outside, tmp_path, cycles_per_bit=8)
     with refuses("engine fjoin: Addresses of 20 bits reach 1048576 bytes, not 2097152"):
         generate_board(small(memory_kib=2048), tmp_path, cycles_per_bit=8)
+    with refuses("band has no board: Addresses of the link have 24 bits, and those of the core 25"):
+        generate_board(small(memory_kib=1 << 14, address_bits=24), tmp_path, cycles_per_bit=8)
     generate(small(), tmp_path)
     with (
         refuses(

@@ -21,7 +21,7 @@ from ..stream import Queue
 from ..units import UnitLibrary, place
 from .commands import Commands
 from .port import LINK_STATUS, LinkPort
-from .protocol import LinkShape
+from .protocol import ADDRESS_BYTES, LinkShape
 from .registers import RegisterAccess
 from .replies import NUMBER_BITS, Replies
 from .uart import require_cycles
@@ -72,6 +72,12 @@ class BoardTop(wiring.Component):
                 f"registers, not a {type(shell).__name__}"
             )
         require_cycles(cycles_per_bit)
+        ports: Any = shell
+        if len(ports.s_axil_awaddr) > 8 * ADDRESS_BYTES:
+            raise ValueError(
+                f"Addresses of the link have {8 * ADDRESS_BYTES} bits, and those of the core "
+                f"{len(ports.s_axil_awaddr)}"
+            )
         self.shell = shell
         self.port = LinkPort(
             cycles_per_bit=cycles_per_bit,
