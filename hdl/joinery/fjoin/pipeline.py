@@ -45,8 +45,8 @@ class FJoinPipeline(wiring.Component):
     cycle and lane. A change of batch takes ``shape.slots + 1`` cycles at most.
 
     Critical path: with 64 units of the IP-prefix predicate, from the memory of ids at the edge to
-    the register behind it, 133 MHz on an ECP5 of speed grade 6; with 128 units, from the matches of
-    a cluster through the choice of one to the address of that memory, 111 MHz.
+    the register behind it, 128 MHz on an ECP5 of speed grade 6. With 256 units it is at the queue
+    of bitmaps, of which there are as many bits as units.
 
     Batches leave in order, and the end of each is a transfer of its own. A pair leaves once over
     two pipelines that swap their roles: only the tuple that came later finds the other.
