@@ -187,8 +187,8 @@ def test_broadcast_bounds_the_latency():
     """In a chain the pair waits for tuples that never come; in a broadcast it is out at once."""
     assert last_wait("chain") == -1
     assert (
-        last_wait("broadcast") == 10
-    )  # commands 2, relay 1, read 1, predicate 1, queue 1, outlet 1, tree 2, and itself
+        last_wait("broadcast") == 9
+    )  # commands 2, read 1, predicate 1, queue 1, outlet 1, tree 2, and itself
 
 
 @pytest.mark.parametrize("flow", ["chain", "broadcast"])

@@ -39,7 +39,7 @@ CREATE STREAM s (key UINT(32), value UINT(32));
 SELECT r.key, r.value, s.value AS other
 FROM r [ROWS {window}], s [ROWS {window}] WHERE r.key = s.key
 """
-LEAST_QUEUE = 7  # the least depth of a core's queues that is safe
+LEAST_QUEUE = 6  # the least depth of a core's queues that is safe
 TENTHS = [tenth / 10 for tenth in range(1, 11)]
 HOT, HOT_EVERY = 16, 256  # tuples in a hot block, and from one block to the next
 

@@ -199,12 +199,11 @@ def bench_timing(
         found = []
         for size in map(int, sizes.split() or timed.sizes):
             say(f"  {name}, {size} {timed.size}")
-            chosen = "static" if size >= timed.static_from else placer
             routed = [
-                route_design(timed.make(size), seed=seed, placer=chosen)
+                route_design(timed.make(size), seed=seed, placer=placer)
                 for seed in range(1, seeds + 1)
             ]
-            found.append(_timing_row(name, f"{size} {timed.size}", timed.least, chosen, routed))
+            found.append(_timing_row(name, f"{size} {timed.size}", timed.least, placer, routed))
         fastest = max(row["median"] for row in found)
         for row in found:
             row["fast_enough"] = row["median"] >= row["asked"]
@@ -233,24 +232,20 @@ def _timing_row(
 
 @dataclass(frozen=True)
 class Timed:
-    """What is routed at which sizes, and the megahertz asked of it.
-
-    The static placer takes designs from a size on: it needs minutes where the other needs an hour.
-    """
+    """What is routed at which sizes, and the megahertz asked of it."""
 
     make: Callable[[int], Any]
     size: str
     sizes: tuple[int, ...]
     least: float
-    static_from: int
 
 
 TIMED = {
-    "handshake": Timed(partial(_thesis, merge="tree"), "cores", (4, 8, 16), 120.0, 1 << 8),
-    "fjoin": Timed(partial(_fjoin, workload="prefix"), "units", (64, 128, 256), 120.0, 1 << 10),
-    "fjoin cluster": Timed(partial(_fjoin, workload="prefix"), "units", (4, 8, 16), 120.0, 1 << 10),
-    "panes": Timed(_panes, "lanes", (1,), 150.0, 4),
-    "link": Timed(_link, "slots", (32,), 120.0, 1 << 8),
+    "handshake": Timed(partial(_thesis, merge="tree"), "cores", (4, 8, 16), 120.0),
+    "fjoin": Timed(partial(_fjoin, workload="prefix"), "units", (64, 128, 256), 120.0),
+    "fjoin cluster": Timed(partial(_fjoin, workload="prefix"), "units", (4, 8, 16), 120.0),
+    "panes": Timed(_panes, "lanes", (1,), 150.0),
+    "link": Timed(_link, "slots", (32,), 120.0),
 }
 """Units of fjoin are in clusters of 16 at most, so these are 4, 8 and 16 clusters, and one cluster
 of 4, 8 and 16 units."""

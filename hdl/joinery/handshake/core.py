@@ -21,7 +21,7 @@ def command_signature(span: int) -> wiring.Signature:
     """What all cores do in a cycle, the same for all of them (section 4.1 of Teubner: lock step).
 
     A left row is shifted in with the first ``scan`` that sees it, and a right row one cycle after
-    the last ``scan`` that must not see it. ``clear`` empties the cores two cycles later.
+    the last ``scan`` that must not see it.
     """
     return wiring.Signature(
         {
@@ -147,26 +147,24 @@ class JoinCore(wiring.Component):
         # Its queue keeps the choice made here and those of the network apart: two short paths.
         m.submodules.outlet = outlet = Merger(self.pair.match, inputs=2)
 
-        # A copy of the command for each core, and one of the index in each segment, as it goes to
-        # every bit of the rows.
-        scan_left, scan_right, clear = Signal(), Signal(), Signal()
+        # A copy of the command for each core, as it goes to every bit of the rows.
+        scan_left, scan_right = Signal(), Signal()
+        index = Signal.like(self.command.index)
         m.d.sync += [
             scan_left.eq(self.command.scan_left),
             scan_right.eq(self.command.scan_right),
-            clear.eq(self.command.clear),
+            index.eq(self.command.index),
         ]
-        scanned = {"left": self.command.scan_right, "right": self.command.scan_left}
 
         def attach(side: str) -> None:
             segment = segments[side]
             m.submodules[side] = segment
             m.d.comb += [
-                segment.clear.eq(clear),
+                segment.clear.eq(self.command.clear),
                 segment.shift.eq(getattr(self, f"shift_{side}")),
                 segment.i.eq(getattr(self, f"i_{side}")),
                 getattr(self, f"o_{side}").eq(segment.oldest),
-                segment.scan.eq(scanned[side]),
-                segment.index.eq(self.command.index),
+                segment.index.eq(index),
             ]
 
         def probe(side: str, go: Signal, slot: data.View, found: Any) -> None:

@@ -215,12 +215,7 @@ class Prober(wiring.Component):
             lost = sum(hits[way] for way in range(self.ways))
             m.d.comb += [self.room.eq(1), self.dropped.eq(Mux(queue.i.ready, 0, lost))]
         else:
-            # Known a cycle ahead, as all cores are asked at once.
-            room, limit = Signal(init=1), self.depth - self.reserve
-            enters, leaves = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
-            with m.If(enters ^ leaves):
-                m.d.sync += room.eq(Mux(enters, queue.level < limit - 1, queue.level <= limit))
-            m.d.comb += self.room.eq(room)
+            m.d.comb += self.room.eq(queue.level < self.depth - self.reserve)
         wiring.connect(m, queue.o, expander.i)
         wiring.connect(m, expander.o, wiring.flipped(self.o))
         return m

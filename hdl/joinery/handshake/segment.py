@@ -1,11 +1,9 @@
 """A core's share of one window: a queue of rows, read several at a time by index."""
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,10 +18,9 @@ def slot_layout(row: data.StructLayout) -> data.StructLayout:
 class Segment(wiring.Component):
     """Rows of one window, oldest out when a new one comes in.
 
-    Rows are numbered from 0; index ``j`` reads the ``ways`` rows from ``j * ways`` on, one cycle
-    after ``scan``, and they are on ``o`` one cycle after that. ``newest`` and ``oldest`` come from
-    registers. A shift shows from the next cycle on; rows read in the cycle of a shift are those of
-    before.
+    Rows are numbered from 0; index ``j`` reads the ``ways`` rows from ``j * ways`` on, and they are
+    on ``o`` one cycle later. ``newest`` and ``oldest`` come from registers. A shift shows from the
+    next cycle on; rows read in the cycle of a shift are those of before.
 
     Parameters
     ----------
@@ -43,7 +40,6 @@ class Segment(wiring.Component):
     shift : In(1)
         Take ``i`` in, let ``oldest`` out.
     i, newest, oldest : slots
-    scan : In(1)
     index : In(range(span))
     o : Out(slot).array(ways)
     """
@@ -53,7 +49,6 @@ class Segment(wiring.Component):
     i: Any
     newest: Any
     oldest: Any
-    scan: Signal
     index: Signal
     o: Sequence[Any]
 
@@ -77,7 +72,6 @@ class Segment(wiring.Component):
                 "i": In(self.slot),
                 "newest": Out(self.slot),
                 "oldest": Out(self.slot),
-                "scan": In(1),
                 "index": In(range(span)),
                 "o": Out(self.slot).array(ways),
             }
@@ -85,7 +79,7 @@ class Segment(wiring.Component):
 
 
 class RegisterSegment(Segment):
-    """Rows in a shift register; the index is decoded before it is held, as it goes to every bit."""
+    """Rows in a shift register, read through multiplexers."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -101,17 +95,17 @@ class RegisterSegment(Segment):
             for k in range(self.rows):
                 m.d.sync += rows[k].eq(self.i.row if k == 0 else rows[k - 1])
 
-        chosen = Signal(self.words)
-        with m.If(self.scan):
-            m.d.sync += chosen.eq(Cat(self.index == word for word in range(self.words)))
         for way, o in enumerate(self.o):
+            # Rows that one way reads, by index; an array of one place has no multiplexer.
             mine = range(way, self.rows, self.ways)
             found = Signal(row_shape, name=f"found_{way}", reset_less=True)
             found_valid = Signal(name=f"found_valid_{way}")
-            here = [
-                Mux(bit, Cat(valid[k], rows[k]), 0) for k, bit in zip(mine, chosen, strict=False)
-            ]
-            m.d.sync += Cat(found_valid, found).eq(reduce(or_, here, Const(0)))
+            if mine:
+                here = Array(valid[k] for k in mine)[self.index]
+                m.d.sync += [
+                    found.eq(Array(rows[k] for k in mine)[self.index]),
+                    found_valid.eq(here & (self.index < len(mine))),
+                ]
             m.d.comb += [o.valid.eq(found_valid), o.row.eq(found)]
         m.d.comb += [
             self.newest.valid.eq(valid[0]),
@@ -127,9 +121,6 @@ class MemorySegment(Segment):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        index = Signal.like(self.index)
-        with m.If(self.scan):
-            m.d.sync += index.eq(self.index)
         word, bank = Signal(range(self.words)), Signal(range(self.ways))  # where the next row goes
         word_after, bank_after = Signal.like(word), Signal.like(bank)
         full = Signal()  # all places hold rows; before that, those ahead of the next do
@@ -163,15 +154,15 @@ class MemorySegment(Segment):
             tail = ring.read_port(transparent_for=(write,))
             tails.append(tail.data)
             in_ring = Signal(name=f"in_ring_{way}")
-            ahead = (index == word) & (way < bank)
+            ahead = (self.index == word) & (way < bank)
             if self.words > 1:
-                ahead |= index < word
-            m.d.sync += in_ring.eq(Mux(full, index < depth, ahead))
+                ahead |= self.index < word
+            m.d.sync += in_ring.eq(Mux(full, self.index < depth, ahead))
             m.d.comb += [
                 write.en.eq(self.shift & (bank == way)),
                 write.addr.eq(word),
                 write.data.eq(self.i),
-                scan.addr.eq(index),
+                scan.addr.eq(self.index),
                 tail.addr.eq(word_after),
                 o.row.eq(scan.data.row),
                 o.valid.eq(scan.data.valid & in_ring),

@@ -112,24 +112,17 @@ class Sequencer(wiring.Component):
         m = Module()
         i = self.i.payload
 
-        accepting = Signal(init=1)  # beside the state, as is `drains`: registers of their own
-        drains = Signal()  # there are steps of the drain left
-        offered = Signal()  # a transfer with data, if any
-        start_left, start_right = Signal(), Signal()  # what a step that began now would shift
-        step_left, step_right = Signal(), Signal()  # what is scanned, while there is room
+        begin = Signal()  # a step begins in this cycle, as there is room
+        step_left, step_right = Signal(), Signal()  # what it shifts
         held_left, held_right = Signal(), Signal()
         busy = Signal()  # indices of the current step are left for later cycles
-        free, last = Signal(), Signal()  # a step may begin; this is the last index of one
+        issue, last = Signal(), Signal()  # an index is decided now; it is the step's last
         index, final = Signal(range(self.span)), Signal(range(self.span))
         index_now, final_now = Signal.like(index), Signal.like(final)
         near = Signal()  # the next index is the last of its step
-        m.d.comb += [
-            offered.eq(accepting & self.i.valid & ~i.end),
-            start_left.eq(drains | (offered & i.has_left)),
-            start_right.eq(drains | (offered & i.has_right)),
-            free.eq(self.room & ~busy),
-        ]
+        draining = Signal()
 
+        # Where no index is issued, none of these matters.
         with m.If(busy):
             m.d.comb += [
                 step_left.eq(held_left),
@@ -140,8 +133,8 @@ class Sequencer(wiring.Component):
             ]
         with m.Else():
             m.d.comb += [
-                step_left.eq(start_left),
-                step_right.eq(start_right),
+                step_left.eq(i.has_left | draining),
+                step_right.eq(i.has_right | draining),
                 final_now.eq(
                     Mux(
                         step_left & step_right,
@@ -151,6 +144,7 @@ class Sequencer(wiring.Component):
                 ),
                 last.eq(final_now == 0),
             ]
+        m.d.comb += issue.eq(self.room & (begin | busy))
         with m.If(self.room):
             m.d.sync += [
                 index.eq(index_now + 1),
@@ -158,60 +152,66 @@ class Sequencer(wiring.Component):
                 near.eq(index_now + 1 == final_now),
                 held_left.eq(step_left),
                 held_right.eq(step_right),
-                busy.eq((step_left | step_right) & ~last),
+                busy.eq((begin | busy) & ~last),
             ]
 
-        accept, refuse = Signal(), Signal()
-        m.d.comb += [
-            accept.eq(accepting & self.i.valid & free),
-            refuse.eq(offered & ~self.room & self.sheds),
-            self.i.ready.eq((accepting & free) | refuse),
-        ]
+        accept, refuse, free = Signal(), Signal(), Signal()
+        m.d.comb += free.eq(self.room & ~busy)
         m.d.sync += [
             self.decided.eq((accept | refuse) & ~i.end),
             self.refused.eq(refuse),
         ]
-        # Rows are taken whether accepted or not, as that is known late and this goes to every bit.
-        # Those of a step stay until it is over; the end brings empty ones, for the drain.
-        looks = accepting & ~busy
-        self._send(m, looks, free & start_left, step_left, step_right, last, index_now)
+        self._send(m, accept, begin & step_left, issue, step_left, step_right, last, index_now)
 
         steps_left = Signal(range(self.drain_steps + 1))
-        landed = Signal()  # the matches of the last step show
+        drained, landed = Signal(), Signal()  # no steps are left; the last one's matches show
         flight = Signal(range(self.flight_cycles + 1))
         m.d.sync += self.command.clear.eq(0)
         with m.FSM():
             with m.State("accept"):
-                m.d.comb += self.stalled.eq(~self.room & (busy | self.i.valid))
-                m.d.sync += [steps_left.eq(self.drain_steps), flight.eq(0), landed.eq(0)]
+                m.d.comb += [
+                    self.i.ready.eq(free | refuse),
+                    accept.eq(self.i.valid & free),
+                    refuse.eq(self.i.valid & ~i.end & ~self.room & self.sheds),
+                    begin.eq(accept & ~i.end & (i.has_left | i.has_right)),
+                    self.stalled.eq(~self.room & (busy | self.i.valid)),
+                ]
+                m.d.sync += [
+                    steps_left.eq(self.drain_steps),
+                    drained.eq(self.drain_steps == 0),
+                    flight.eq(0),
+                    landed.eq(0),
+                ]
                 with m.If(accept & i.end):
-                    m.d.sync += [accepting.eq(0), drains.eq(self.drain_steps != 0)]
                     m.next = "drain"
             with m.State("drain"):
-                m.d.comb += self.stalled.eq(~self.room)
-                with m.If(free & drains):
-                    m.d.sync += [steps_left.eq(steps_left - 1), drains.eq(steps_left != 1)]
-                with m.If(~drains & ~busy):
+                m.d.comb += [
+                    draining.eq(1),
+                    begin.eq(free & ~drained),
+                    self.stalled.eq(~self.room),
+                ]
+                with m.If(free & ~drained):
+                    m.d.sync += [steps_left.eq(steps_left - 1), drained.eq(steps_left == 1)]
+                with m.If(drained & ~busy):
                     m.next = "settle"
             with m.State("settle"):
                 m.d.sync += flight.eq(flight + 1)
                 m.d.sync += landed.eq(landed | (flight == self.flight_cycles - 1))
                 with m.If(landed & ~self.busy):
-                    # The end has yet to leave, so this is done before the next row comes.
-                    m.d.sync += self.command.clear.eq(1)
                     m.next = "end"
             with m.State("end"):
                 m.d.comb += self.o_end.valid.eq(1)
                 with m.If(self.o_end.ready):
-                    m.d.sync += accepting.eq(1)
+                    m.d.sync += self.command.clear.eq(1)
                     m.next = "accept"
         return m
 
     def _send(
         self,
         m: Module,
-        looks: Value,
+        accept: Value,
         shift_left: Value,
+        issue: Signal,
         step_left: Signal,
         step_right: Signal,
         last: Signal,
@@ -225,15 +225,15 @@ class Sequencer(wiring.Component):
         right_soon = Signal.like(self.right)
         m.d.sync += [
             self.shift_left.eq(shift_left),
-            self.command.scan_left.eq(self.room & step_left),
-            self.command.scan_right.eq(self.room & step_right),
+            self.command.scan_left.eq(issue & step_left),
+            self.command.scan_right.eq(issue & step_right),
             self.command.index.eq(index),
-            shift_right_soon.eq(self.room & step_right & last),
+            shift_right_soon.eq(issue & step_right & last),
             self.shift_right.eq(shift_right_soon),
             self.probe_left.eq(self.left),
             self.right.eq(right_soon),
         ]
-        with m.If(looks):
+        with m.If(accept):  # and stays so until the next one; the end brings empty rows
             m.d.sync += [
                 self.left.row.eq(i.left),
                 self.left.valid.eq(i.has_left & ~i.end),
