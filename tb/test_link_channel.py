@@ -112,7 +112,7 @@ def test_another_version_is_refused() -> None:
     channel = Channel(7, 0.0)
     body = bytes([3, 7, 0, 0, 0, 99, 8, 16, 1, 0, 1, 0])
     with pytest.raises(
-        LinkError, match=r"^The board speaks version 99 of the link, and this is version 1$"
+        LinkError, match=r"^The board speaks version 99 of the link, and this is version 2$"
     ):
         channel.feed(frame(body), 0.0)
 
@@ -189,5 +189,5 @@ def test_messages_are_found_however_they_are_cut(sent: list[Message], size: int)
 def test_messages_to_a_board() -> None:
     assert beat(bytes([0, 5, 0, 7])) == bytes([Op.BEAT, 0b1010, 5, 7])
     assert beat(bytes(9)) == bytes([Op.BEAT, 0, 0])
-    assert read(0x1234) == bytes([Op.READ, 0x34, 0x12])
-    assert write(8, 1) == bytes([Op.WRITE, 8, 0, 1, 0, 0, 0])
+    assert read(0x1234) == bytes([Op.READ, 0x34, 0x12, 0])
+    assert write(8, 1) == bytes([Op.WRITE, 8, 0, 0, 1, 0, 0, 0])

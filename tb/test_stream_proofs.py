@@ -300,6 +300,7 @@ def test_proof_of_tree(inputs: int, fan_in: int, depth: Any) -> None:
 TWO, THREE, FACTOR = {"depth": 2}, {"depth": 3}, {"factor": 2}
 BLOCK = {"depth": 3, "style": "block"}
 BESIDE = {"depth": 3, "style": "beside"}
+BEHIND = {"depth": 3, "style": "behind"}
 PROMPT = {"depth": 4, "style": "prompt"}
 
 MUTANTS: list[tuple[type, dict[str, Any], Callable[..., None], str, str]] = [
@@ -315,13 +316,15 @@ MUTANTS: list[tuple[type, dict[str, Any], Callable[..., None], str, str]] = [
     (Queue, TWO, check_progress, "push | (self.level != 1)", "self.level > 1"),
     (Queue, THREE, check_order, "row == self.depth - 1", "row == self.depth"),
     (Queue, THREE, check_law, "fetch.eq(pop)", "fetch.eq(self.o.valid)"),
-    (Queue, BLOCK, check_law, "read.en.eq(fetch)", "read.en.eq(1)"),
-    (Queue, BLOCK, check_order, "self.level > self.o.valid", "self.level != 0"),
+    (Queue, BLOCK, check_law, "+= read.en.eq(fetch)", "+= read.en.eq(1)"),
+    (Queue, BLOCK, check_order, "more.eq(self.level > self.o.valid)", "more.eq(self.level != 0)"),
     (Queue, BLOCK, check_progress, "valid.eq(more |", "valid.eq((more & self.i.valid) |"),
     (Queue, BESIDE, check_order, "push & free & ~more", "push & free"),
     (Queue, BESIDE, check_order, "stored.eq(push & ~passes)", "stored.eq(push)"),
     (Queue, BESIDE, check_law, "Mux(passed, beside", "Mux(passes, beside"),
     (Queue, BESIDE, check_progress, "more | passes", "more"),
+    (Queue, BEHIND, check_order, "self.level > self.o.valid + given", "self.level != 0"),
+    (Queue, BEHIND, check_order, "& (taken | ~given)", ""),
     (Queue, PROMPT, check_order, "~deep.o.valid & front", "front"),
     (Queue, PROMPT, check_order, "push & ~past", "push"),
     (Queue, PROMPT, check_order, "deep.o.ready.eq(front.i.ready)", "deep.o.ready.eq(1)"),

@@ -7,6 +7,7 @@ more panes are ever open than SLACK spans. There is one gap at most in front of 
 after a gap has its place, even if no tuple comes to it.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Shape, Signal, Value
@@ -164,7 +165,11 @@ class PanePlaces(wiring.Component):
         plan, event = self.plan, self.i
         # The first pane without a place; none is less than any pane, so that time leaps at first.
         top = Signal(plan.number, init=plan.none)
-        leap: Any = Signal(self.leap_layout, name="leap")
+        # A signal each, as some depend on others: simulators would see one that depends on itself.
+        fields = {name: field.shape for name, field in self.leap_layout}
+        leap: Any = SimpleNamespace(
+            **{name: Signal(shape, name=f"leap_{name}") for name, shape in fields.items()}
+        )
         if plan.lanes == 1:
             # No pane is before `first` but those of late tuples.
             tuples = event.kept[0]
@@ -198,5 +203,5 @@ class PanePlaces(wiring.Component):
             return leap
         found: Any = Signal(self.leap_layout, name="found_leap")
         with m.If(self.en):
-            m.d.sync += found.eq(leap)
+            m.d.sync += [found[name].eq(getattr(leap, name)) for name in fields]
         return found
